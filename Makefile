@@ -1,0 +1,125 @@
+# attn: build, test, install.
+#
+#   make demo      install what is missing, build, compile and run one spec
+#   make test      every test (parts: unit errors cli ir ptx docs e2e fuzz-replay)
+#   make all       build/attnc, build/libattn.so, build/libattn.a
+#   make san       the unit tests under AddressSanitizer and UBSan
+#   make bless     accept the current output of the golden tests
+#   make install PREFIX=/usr/local
+#
+# Every folder's sources are found by wildcard; objects go to build/obj/, what
+# flex, bison and xxd generate to build/gen/.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+BUILD ?= build
+LLVM ?= /usr/lib/llvm-22
+VERSION := 0.1.0
+
+CC ?= gcc
+CXX ?= g++
+WARN := -Wall -Wextra -Wpedantic -Wshadow -Wswitch-enum -Werror
+OPT ?= -O2 -g
+SAN ?=
+CPPFLAGS += -D_GNU_SOURCE -DATTN_VERSION='"$(VERSION)"' -I. -Iinclude -I$(BUILD)/gen \
+	-isystem $(LLVM)/include
+CFLAGS += -std=c17 $(OPT) $(WARN) -fPIC -ffunction-sections -fdata-sections -pthread $(SAN)
+# Generated scanners and parsers are not ours to restyle.
+GEN_CFLAGS = $(CFLAGS) -Wno-error -Wno-shadow -Wno-switch-enum -Wno-unused-function \
+	-Wno-sign-compare -Wno-unused-parameter
+
+LIB_DIRS := support frontend ir passes backends/ptx compiler reference emulator runtime
+LIB_SRCS := $(foreach d,$(LIB_DIRS),$(wildcard $(d)/*.c))
+TOOL_SRCS := $(wildcard tools/*.c)
+GEN_SRCS := $(if $(wildcard frontend/lexer.l),$(BUILD)/gen/frontend/lexer.c) \
+	$(if $(wildcard frontend/parser.y),$(BUILD)/gen/frontend/parser.c)
+GEN_HDRS := $(GEN_SRCS:.c=.h) \
+	$(if $(wildcard ir/dialect.irdl.mlir),$(BUILD)/gen/ir/dialect_irdl.h)
+
+LIB_OBJS := $(LIB_SRCS:%.c=$(BUILD)/obj/%.o) $(GEN_SRCS:$(BUILD)/gen/%.c=$(BUILD)/obj/gen/%.o)
+TOOL_OBJS := $(TOOL_SRCS:%.c=$(BUILD)/obj/%.o)
+
+# MLIR, LLVM, libstdc++ and the compression libraries go in statically: nobody
+# who runs attnc or links libattn needs them installed.
+MLIR_LIBS = -Wl,--start-group $(LLVM)/lib/libMLIR*.a $(LLVM)/lib/libLLVM*.a -Wl,--end-group \
+	-l:libzstd.a -l:libz.a
+LINK := $(CXX) $(SAN) -static-libstdc++ -static-libgcc -pthread -Wl,--gc-sections
+SYS_LIBS := -ldl -lm
+
+.DELETE_ON_ERROR:
+.SECONDARY:
+.PHONY: all deps demo test unit errors cli ir ptx docs e2e fuzz-replay fuzz-specs emulator-tests \
+	san bless install clean objs
+
+all: $(BUILD)/attnc $(BUILD)/libattn.so $(BUILD)/libattn.a
+
+# ---- compile -------------------------------------------------------------
+$(BUILD)/obj/%.o: %.c | $(GEN_HDRS)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c | $(GEN_HDRS)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(GEN_CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/gen/frontend/parser.c $(BUILD)/gen/frontend/parser.h &: frontend/parser.y
+	@mkdir -p $(BUILD)/gen/frontend
+	bison -Wall -Werror --no-lines --header=$(BUILD)/gen/frontend/parser.h \
+		-o $(BUILD)/gen/frontend/parser.c $<
+
+$(BUILD)/gen/frontend/lexer.c $(BUILD)/gen/frontend/lexer.h &: frontend/lexer.l
+	@mkdir -p $(BUILD)/gen/frontend
+	flex --noline --header-file=$(BUILD)/gen/frontend/lexer.h -o $(BUILD)/gen/frontend/lexer.c $<
+
+# The dialect's IRDL text as a C array, ir_dialect_irdl[].
+$(BUILD)/gen/ir/dialect_irdl.h: ir/dialect.irdl.mlir
+	@mkdir -p $(@D)
+	{ echo 'static const char ir_dialect_irdl[] = {'; xxd -i < $<; echo ', 0};'; } > $@
+
+# `make objs DIR=emulator` compiles one folder only.
+objs: $(filter $(BUILD)/obj/$(DIR)/%,$(LIB_OBJS) $(TOOL_OBJS)) \
+	$(filter $(BUILD)/obj/gen/$(DIR)/%,$(LIB_OBJS))
+
+# ---- link ----------------------------------------------------------------
+$(BUILD)/attnc: $(TOOL_OBJS) $(LIB_OBJS)
+	$(LINK) -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS) $(if $(SAN),,-s)
+
+# The library hides everything but attn_*, so that it can live in one process
+# with other users of MLIR.
+$(BUILD)/libattn.so: $(LIB_OBJS) runtime/libattn.map
+	$(LINK) -shared -Wl,-soname,libattn.so.0 -Wl,--version-script=runtime/libattn.map \
+		-Wl,-Bsymbolic -Wl,--exclude-libs,ALL -o $@ $(LIB_OBJS) $(MLIR_LIBS) $(SYS_LIBS) -s
+
+# One relocatable object with MLIR inside and only attn_* visible: a static
+# archive that needs no LLVM either.
+$(BUILD)/libattn.a: $(BUILD)/libattn.so
+	$(CXX) -r -nostdlib -Wl,--gc-sections -Wl,-u,attn_version \
+		$(foreach s,$(shell cat $(BUILD)/exports.txt 2>/dev/null),-Wl,-u,$(s)) \
+		-o $(BUILD)/libattn.o $(LIB_OBJS) $(MLIR_LIBS)
+	objcopy --wildcard --keep-global-symbol='attn_*' $(BUILD)/libattn.o
+	rm -f $@ && ar rcs $@ $(BUILD)/libattn.o
+
+# ---- tests ---------------------------------------------------------------
+# The unit tests share one library with every symbol visible, so that linking
+# MLIR is paid once.
+$(BUILD)/libattn_internal.so: $(LIB_OBJS)
+	$(LINK) -shared -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
+
+UNIT_SRCS := $(wildcard tests/unit/test_*.c)
+UNIT_HELPERS := $(filter-out $(UNIT_SRCS),$(wildcard tests/unit/*.c))
+UNIT_BINS := $(UNIT_SRCS:tests/unit/%.c=$(BUILD)/tests/unit/%)
+UNIT_HELPER_OBJS := $(UNIT_HELPERS:%.c=$(BUILD)/obj/%.o)
+
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_HELPER_OBJS) $(BUILD)/libattn_internal.so
+	@mkdir -p $(@D)
+	$(CC) $(SAN) -pthread -o $@ $< $(UNIT_HELPER_OBJS) $(BUILD)/libattn_internal.so \
+		-Wl,-rpath,'$$ORIGIN/../..' -lcriterion $(SYS_LIBS)
+
+# `make unit T=arena` runs one.
+unit: $(if $(T),$(BUILD)/tests/unit/test_$(T),$(UNIT_BINS))
+	@set -e; for t in $^; do echo "== $$t"; ATTN_BUILD=$(BUILD) $$t -j2 --short-filename; done
+
+clean:
+	rm -rf $(BUILD)
+
+-include $(LIB_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(UNIT_BINS:$(BUILD)/tests/%=$(BUILD)/obj/tests/%.d)
