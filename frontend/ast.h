@@ -8,7 +8,8 @@
  *
  * Bounds that consumers may rely on: through fn calls and lets an expression is
  * at most AST_MAX_DEPTH nodes deep, and with every fn call inlined (a let
- * reference counts as one node) at most AST_MAX_NODES nodes large.
+ * reference counts as one node) all lines of an attention together are at most
+ * AST_MAX_NODES nodes large.
  */
 #ifndef ATTN_FRONTEND_AST_H
 #define ATTN_FRONTEND_AST_H
@@ -23,8 +24,8 @@
 #include "support/strbuf.h"
 
 enum {
-    AST_MAX_DEPTH = 2048,
-    AST_MAX_NODES = 100000,
+    AST_MAX_DEPTH = 1024,
+    AST_MAX_NODES = 100000, /* of all lines of one attention together */
     AST_MAX_ARGS = 64, /* parameters of a fn */
 };
 

@@ -21,7 +21,8 @@
 #include "support/source.h"
 #include "support/strbuf.h"
 
-enum { DIAG_MAX_ERRORS = 100, DIAG_NAME_BYTES = 80 };
+enum { DIAG_MAX_ERRORS = 100, /* the next one prints "too many errors" */
+        DIAG_NAME_BYTES = 80 };
 
 enum diag_severity { DIAG_ERROR, DIAG_WARNING, DIAG_NOTE };
 
