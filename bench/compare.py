@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+"""Time our kernels and PyTorch's side by side, in one process on one GPU.
+
+    python3 bench/compare.py --out bench/results/compare.json [--set fwd,flex,start]
+                             [--target sm_80] [--schedule '...'] [--only NAME,...]
+
+Sets: fwd    full and causal against SDPA's FlashAttention-2 and cuDNN back ends
+      flex   masks and scores against FlexAttention (torch.compile), B2 S8192 H16 D128
+      start  cold and cached start, CPU time of a launch
+
+A power-limited card slows down under load, so only ratios inside one run
+count: after a warm-up every contestant runs in turn for --slice seconds,
+several rounds over, and each one's figure is the median of its rounds.
+FLOPs are 4*B*H*Sq*Skv*D times the share of pairs that the mask keeps.
+Outputs are compared with the peer's before anything is timed.
+"""
+import argparse
+import datetime
+import json
+import math
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import attn  # noqa: E402
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
+
+DEV = "cuda"
+
+# name: (score lines, mask lines, declarations)
+SPECS = {
+    "full": "",
+    "causal": "mask kv <= q;",
+    "window1024": "mask kv <= q && q - kv < 1024;",
+    "document_causal": "tensor doc: i32[q_len]; mask kv <= q; mask doc[q] == doc[kv];",
+    "prefix2048": "mask kv <= q || kv < 2048;",
+    "softcap_causal": "score 30.0 * tanh(s / 30.0); mask kv <= q;",
+    "alibi_causal": "tensor slope: f32[heads]; score s + slope[h] * (kv - q); mask kv <= q;",
+    "relbias": "tensor bias: bf16[heads, 2 * q_len]; score s + bias[h, q - kv + q_len];",
+    "block_random15": "tensor keep: bool[(q_len + 127) / 128, (kv_len + 127) / 128];"
+                      " mask keep[q / 128, kv / 128];",
+    "sinkwindow": "mask kv <= q && (q - kv < 1024 || kv < 64);",
+    "dilated4": "mask kv <= q && (q - kv) % 4 == 0;",
+}
+
+
+def spec_text(name, head_dim, dtype="bf16"):
+    return (f"attention {name} {{ dtype {dtype}; head_dim {head_dim}; group any; "
+            f"{SPECS[name]} }}\n")
+
+
+class Case:
+    """One problem: inputs, captured tensors and FlexAttention's way to say it."""
+
+    def __init__(self, name, B, S, H, D, H_kv=None):
+        self.name, self.B, self.S, self.H, self.D = name, B, S, H, D
+        self.H_kv = H_kv or H
+        g = torch.Generator(device=DEV).manual_seed(0)
+
+        def randn(heads):
+            return torch.randn(B, heads, S, D, device=DEV, dtype=torch.bfloat16, generator=g)
+        self.q, self.k, self.v = randn(H), randn(self.H_kv), randn(self.H_kv)
+        self.tensors, self.score_mod, self.mask_mod = {}, None, None
+        self.describe(g)
+
+    def describe(self, g):
+        S, H = self.S, self.H
+        causal = lambda b, h, q, k: q >= k  # noqa: E731
+        if self.name == "causal":
+            self.mask_mod = causal
+        elif self.name == "window1024":
+            self.mask_mod = lambda b, h, q, k: (q >= k) & (q - k < 1024)
+        elif self.name == "document_causal":
+            docs = torch.sort(torch.randint(0, 12, (S,), device=DEV, generator=g)).values
+            self.tensors["doc"] = docs.int()
+            self.mask_mod = lambda b, h, q, k: (q >= k) & (docs[q] == docs[k])
+        elif self.name == "prefix2048":
+            self.mask_mod = lambda b, h, q, k: (q >= k) | (k < 2048)
+        elif self.name == "softcap_causal":
+            self.score_mod = lambda s, b, h, q, k: 30.0 * torch.tanh(s / 30.0)
+            self.mask_mod = causal
+        elif self.name == "alibi_causal":
+            slopes = torch.exp2(-8.0 * torch.arange(1, H + 1, device=DEV) / H).float()
+            self.tensors["slope"] = slopes
+            self.score_mod = lambda s, b, h, q, k: s + slopes[h] * (k - q)
+            self.mask_mod = causal
+        elif self.name == "relbias":
+            bias = torch.randn(H, 2 * S, device=DEV, dtype=torch.bfloat16, generator=g)
+            self.tensors["bias"] = bias
+            self.score_mod = lambda s, b, h, q, k: s + bias[h, q - k + S]
+        elif self.name == "block_random15":
+            n = (S + 127) // 128
+            keep = torch.rand(n, n, device=DEV, generator=g) < 0.15
+            keep |= torch.eye(n, device=DEV, dtype=torch.bool)
+            self.tensors["keep"] = keep
+            self.mask_mod = lambda b, h, q, k: keep[q // 128, k // 128]
+        elif self.name == "sinkwindow":
+            self.mask_mod = lambda b, h, q, k: (q >= k) & ((q - k < 1024) | (k < 64))
+        elif self.name == "dilated4":
+            self.mask_mod = lambda b, h, q, k: (q >= k) & ((q - k) % 4 == 0)
+
+    def density(self):
+        if self.mask_mod is None:
+            return 1.0
+        qi = torch.arange(self.S, device=DEV)[:, None]
+        ki = torch.arange(self.S, device=DEV)[None, :]
+        zero = torch.zeros((), device=DEV, dtype=torch.int64)
+        kept = sum(self.mask_mod(zero, zero, qi[i:i + 1024], ki).sum().item()
+                   for i in range(0, self.S, 1024))
+        return kept / self.S ** 2
+
+    def flops(self):
+        return 4 * self.B * self.H * self.S * self.S * self.D * self.density()
+
+
+def ours(library, case, args):
+    """(label, function, output, facts) of our kernel."""
+    program = library.compile(spec_text(case.name, case.D), target=args.target,
+                              schedule=args.schedule, name=case.name + ".attn")
+    o = torch.full_like(case.q, float("nan"))
+    lse = torch.empty(case.B, case.H, case.S, device=DEV, dtype=torch.float32)
+    plan = program.load().bind(case.q, case.k, case.v, o, lse, case.tensors)
+    stream = torch.cuda.current_stream().cuda_stream
+    plan.launch(stream)
+    torch.cuda.synchronize()
+    return "attn", lambda: plan.launch(stream), o
+
+
+def sdpa(case, label, backend):
+    causal = case.name == "causal"
+
+    def call():
+        with sdpa_kernel(backend):
+            return F.scaled_dot_product_attention(case.q, case.k, case.v, is_causal=causal,
+                                                  enable_gqa=case.H_kv != case.H)
+    with torch.no_grad():
+        return label, call, call()
+
+
+def flex(case):
+    torch._dynamo.reset()
+    mask = None
+    if case.mask_mod is not None:
+        mask = create_block_mask(case.mask_mod, None, None, case.S, case.S, device=DEV)
+    compiled = torch.compile(flex_attention)
+
+    def call():
+        return compiled(case.q, case.k, case.v, score_mod=case.score_mod, block_mask=mask,
+                        enable_gqa=case.H_kv != case.H)
+    with torch.no_grad():
+        return "flex", call, call()
+
+
+def loop_ms(call, seconds):
+    """Mean time of a launch, back to back for about `seconds`."""
+    start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
+    call()
+    stop.record()
+    torch.cuda.synchronize()
+    n = max(3, min(2000, int(seconds * 1e3 / max(start.elapsed_time(stop), 1e-3))))
+    start.record()
+    for _ in range(n):
+        call()
+    stop.record()
+    torch.cuda.synchronize()
+    return start.elapsed_time(stop) / n
+
+
+def graph_of(call):
+    """The launch as a CUDA graph of 20, so that short kernels are not timed as host calls."""
+    stream = torch.cuda.Stream()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        call()
+        torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(20):
+            call()
+    return graph.replay
+
+
+def contest(case, contestants, args):
+    """Median milliseconds per label."""
+    times = {label: [] for label, _, _ in contestants}
+    with torch.no_grad():
+        for _, call, _ in contestants:
+            loop_ms(call, args.slice / 2)
+        for _ in range(args.rounds):
+            for label, call, _ in contestants:
+                times[label].append(loop_ms(call, args.slice))
+    return {label: statistics.median(t) for label, t in times.items()}
+
+
+def compare(library, case, peers, args, rows):
+    contestants, errors = [], {}
+    for make in [lambda: ours(library, case, args)] + peers:
+        try:
+            contestants.append(make())
+        except Exception as e:  # a peer that refuses a case is a fact to report
+            errors[str(len(errors))] = str(e)[:300]
+    row = {"case": case.name, "B": case.B, "S": case.S, "H": case.H, "H_kv": case.H_kv,
+           "D": case.D, "density": round(case.density(), 5), "errors": errors}
+    out = {label: o for label, _, o in contestants}
+    if "attn" in out:
+        a = out["attn"].double()
+        for label, o in out.items():
+            if label != "attn":
+                b = o.double()
+                row["diff_" + label] = float((a - b).norm() / b.norm())
+    ms = contest(case, contestants, args)
+    for label, t in ms.items():
+        row["ms_" + label] = round(t, 5)
+        row["tflops_" + label] = round(case.flops() / t / 1e9, 1)
+    if "attn" in ms:
+        row["ratio"] = {label: round(t / ms["attn"], 4) for label, t in ms.items()
+                        if label != "attn"}
+    rows.append(row)
+    print(f"{case.name:16} B{case.B} S{case.S} H{case.H} D{case.D}: " + "  ".join(
+        f"{label} {row['tflops_' + label]}" for label in ms) + f"  {row.get('ratio')} "
+        + " ".join(f"{k}={v:.2e}" for k, v in row.items() if k.startswith("diff_"))
+        + (f"  errors {errors}" if errors else ""), flush=True)
+
+
+def start_times(library_path, args, rows):
+    """Cold and cached start of a causal D128 kernel, CPU time of a launch."""
+    text = spec_text("causal", 128)
+    torch.zeros(1, device=DEV)
+    case = Case("causal", 1, 256, 2, 128)
+    o = torch.empty_like(case.q)
+    lse = torch.empty(1, 2, 256, device=DEV, dtype=torch.float32)
+    cold, warm = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for i in range(5):
+            t0 = time.perf_counter()
+            kernel = attn.Library(library_path, attn.CACHE_DISK, os.path.join(folder, str(i))) \
+                .compile(text, target=args.target).load()
+            cold.append(time.perf_counter() - t0)
+            t0 = time.perf_counter()
+            program = attn.Library(library_path, attn.CACHE_DISK,
+                                   os.path.join(folder, str(i))).compile(text, target=args.target)
+            kernel = program.load()
+            warm.append(time.perf_counter() - t0)
+            assert program.from_cache(), "the second start did not come from the disk cache"
+    plan = kernel.bind(case.q, case.k, case.v, o, lse)
+    stream = torch.cuda.current_stream().cuda_stream
+    launch = {}
+    for label, call in (("plan", lambda: plan.launch(stream)),
+                        ("checked", lambda: plan.launch_checked(stream))):
+        samples = []
+        for _ in range(20):
+            torch.cuda.synchronize()
+            t0 = time.perf_counter()
+            for _ in range(50):
+                call()
+            samples.append((time.perf_counter() - t0) / 50)
+        launch[label] = statistics.median(samples) * 1e6
+    row = {"case": "start", "cold_s": round(statistics.median(cold), 4),
+           "cold_first_s": round(cold[0], 4),
+           "cached_s": round(statistics.median(warm), 5),
+           "launch_us_plan": round(launch["plan"], 2),
+           "launch_us_checked": round(launch["checked"], 2)}
+    rows.append(row)
+    print(row, flush=True)
+
+
+def machine():
+    driver = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version",
+                             "--format=csv,noheader"], capture_output=True, text=True).stdout
+    return {"gpu": torch.cuda.get_device_name(0), "driver": driver.strip(),
+            "torch": torch.__version__, "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(), "python": platform.python_version(),
+            "date": datetime.date.today().isoformat(),
+            "command": "python3 " + " ".join(sys.argv)}
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--out")
+    ap.add_argument("--set", default="fwd,flex,start")
+    ap.add_argument("--only", help="names of cases, comma separated")
+    ap.add_argument("--target")
+    ap.add_argument("--schedule")
+    ap.add_argument("--library")
+    ap.add_argument("--slice", type=float, default=0.15, help="seconds a turn")
+    ap.add_argument("--rounds", type=int, default=5)
+    ap.add_argument("--shapes", default="2x8192", help="BxS of the set fwd")
+    ap.add_argument("--head-dims", default="128", help="of the set fwd")
+    args = ap.parse_args()
+    sets, rows = args.set.split(","), []
+    only = args.only.split(",") if args.only else None
+    library = attn.Library(args.library)
+    for D in [int(x) for x in args.head_dims.split(",")] if "fwd" in sets else []:
+        for shape in args.shapes.split(","):
+            B, S = map(int, shape.split("x"))
+            for name in ("full", "causal"):
+                case = Case(name, B, S, 2048 // D, D)
+                compare(library, case, [
+                    lambda: sdpa(case, "flash2", SDPBackend.FLASH_ATTENTION),
+                    lambda: sdpa(case, "cudnn", SDPBackend.CUDNN_ATTENTION)], args, rows)
+    if "flex" in sets:
+        for name in SPECS:
+            if only is None or name in only:
+                case = Case(name, 2, 8192, 16, 128)
+                compare(library, case, [lambda: flex(case)], args, rows)
+    if "start" in sets:
+        start_times(args.library, args, rows)
+    result = {"machine": machine(), "attn": library.version(),
+              "options": {k: v for k, v in vars(args).items() if k != "out"}, "rows": rows}
+    if args.out:
+        with open(args.out, "w") as f:
+            json.dump(result, f, indent=1)
+            f.write("\n")
+
+
+if __name__ == "__main__":
+    main()
