@@ -1,0 +1,147 @@
+/* The planner: defaults fit, pinned keys are kept or refused with figures. */
+#include <criterion/criterion.h>
+#include <criterion/new/assert.h>
+#include <string.h>
+
+#include "passes/schedule.h"
+#include "passes/target_limits.h"
+
+static struct arena *arena;
+static struct diag_sink *diags;
+
+static void setup(void) {
+    arena = arena_create();
+    diags = diag_sink_create(arena, source_set_create(arena));
+}
+
+static void teardown(void) { arena_destroy(arena); }
+
+TestSuite(schedule, .init = setup, .fini = teardown);
+
+static struct schedule_problem problem(int qk, int v) {
+    return (struct schedule_problem){"sm_80", qk, v, SCALAR_BF16};
+}
+
+static bool reported(const char *part) {
+    struct strbuf text;
+    strbuf_init(&text, arena);
+    diag_render(diags, false, &text);
+    return strstr(strbuf_text(&text), part) != NULL;
+}
+
+Test(schedule, every_head_dim_has_a_plan_that_fits) {
+    for (int qk = 8; qk <= 256; qk += 8) {
+        for (int v = 8; v <= 256; v += 8) {
+            struct schedule_problem p = problem(qk, v);
+            struct schedule_plan plan;
+            cr_assert(schedule_resolve(&p, NULL, diags, &plan), "head_dim %d, %d", qk, v);
+            cr_assert_leq(plan.shared_bytes, 163 * 1024, "head_dim %d, %d", qk, v);
+            cr_assert_leq(plan.registers, 255, "head_dim %d, %d", qk, v);
+            cr_assert_eq(plan.tile_m % (16 * plan.warps), 0, "head_dim %d, %d", qk, v);
+            cr_assert_geq(plan.ctas_per_sm, 1, "head_dim %d, %d", qk, v);
+        }
+    }
+}
+
+Test(schedule, the_account_adds_up) {
+    struct schedule_problem p = problem(128, 128);
+    struct schedule_plan plan;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_eq(plan.shared_q, 128 * 128 * 2);
+    cr_assert_eq(plan.shared_k, plan.tile_n * 128 * 2);
+    cr_assert_eq(plan.shared_bytes, plan.shared_q + plan.stages * (plan.shared_k + plan.shared_v) +
+                                        plan.shared_list);
+    cr_assert_eq(plan.registers_acc, 128 * 128 / (32 * plan.warps));
+    cr_assert_eq(plan.registers_s, 128 * plan.tile_n / (32 * plan.warps));
+}
+
+Test(schedule, odd_head_dims_are_padded_for_the_mma) {
+    cr_assert_eq(schedule_padded_dim(8), 16);
+    cr_assert_eq(schedule_padded_dim(72), 80);
+    cr_assert_eq(schedule_padded_dim(256), 256);
+    struct schedule_problem p = problem(72, 40);
+    struct schedule_plan plan;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_eq(plan.shared_k, plan.tile_n * 80 * 2);
+    cr_assert_eq(plan.shared_v, plan.tile_n * 40 * 2);
+}
+
+Test(schedule, pinned_keys_are_kept) {
+    struct schedule_problem p = problem(64, 64);
+    struct schedule pinned = {.given[SCHEDULE_TILE] = true, .tile_m = 64, .tile_n = 32,
+                              .given[SCHEDULE_STAGES] = true, .stages = 3,
+                              .given[SCHEDULE_ORDER] = true, .order = ORDER_LINEAR};
+    struct schedule_plan plan;
+    cr_assert(schedule_resolve(&p, &pinned, diags, &plan));
+    cr_assert_eq(plan.tile_m, 64);
+    cr_assert_eq(plan.tile_n, 32);
+    cr_assert_eq(plan.stages, 3);
+    cr_assert_not(plan.longest_first);
+    struct strbuf text;
+    strbuf_init(&text, arena);
+    schedule_print(&plan, &text);
+    cr_assert_str_eq(strbuf_text(&text), "tile 64, 32; stages 3; order linear");
+}
+
+Test(schedule, too_much_shared_memory_names_bytes_and_the_nearest_fit) {
+    struct schedule_problem p = problem(128, 128);
+    struct schedule pinned = {.given[SCHEDULE_STAGES] = true, .stages = 6};
+    struct schedule_plan plan;
+    cr_assert_not(schedule_resolve(&p, &pinned, diags, &plan));
+    cr_assert(reported("tile 128, 64 with 6 stages needs"));
+    cr_assert(reported("(Q 32.0 + 6 x (K 16.0 + V 16.0)"));
+    cr_assert(reported("sm_80 has 163.0"));
+    cr_assert(reported("the nearest schedule that fits: tile 128, 64; stages 4"));
+}
+
+Test(schedule, too_many_registers_name_the_parts) {
+    struct schedule_problem p = problem(128, 256);
+    struct schedule pinned = {.given[SCHEDULE_TILE] = true, .tile_m = 256, .tile_n = 256};
+    struct schedule_plan plan;
+    cr_assert_not(schedule_resolve(&p, &pinned, diags, &plan));
+    cr_assert(reported("registers a thread (accumulator 128 + scores 128"));
+    cr_assert(reported("sm_80 has 255"));
+    cr_assert(reported("the nearest schedule that fits: tile "));
+}
+
+Test(schedule, tiles_off_the_mma_shape_are_refused) {
+    struct schedule_problem p = problem(64, 64);
+    struct schedule pinned = {.given[SCHEDULE_TILE] = true, .tile_m = 120, .tile_n = 24};
+    struct schedule_plan plan;
+    cr_assert_not(schedule_resolve(&p, &pinned, diags, &plan));
+    cr_assert(reported("query tile 120: sm_80 needs a multiple of 16"));
+    cr_assert(reported("key tile 24: sm_80 needs a multiple of 16"));
+}
+
+Test(schedule, keys_of_other_targets_are_refused) {
+    struct schedule_problem p = problem(64, 64);
+    struct schedule pinned = {
+        .given = {[SCHEDULE_CONSUMERS] = true, [SCHEDULE_OVERLAP] = true,
+                  [SCHEDULE_EXP_POLY] = true, [SCHEDULE_RESCALE_THRESHOLD] = true,
+                  [SCHEDULE_ORDER] = true},
+        .consumers = 2, .overlap = OVERLAP_PINGPONG, .exp_poly = 0.25f,
+        .rescale_threshold = 8, .order = ORDER_DYNAMIC};
+    struct schedule_plan plan;
+    cr_assert_not(schedule_resolve(&p, &pinned, diags, &plan));
+    cr_assert_eq(diag_error_count(diags), 5);
+    cr_assert(reported("exp_poly must be 0%, found 25%"));
+    cr_assert(reported("rescale_threshold must be 0, found 8"));
+}
+
+Test(schedule, neutral_keys_of_other_targets_are_fine) {
+    struct schedule_problem p = problem(64, 64);
+    struct schedule pinned = {
+        .given = {[SCHEDULE_OVERLAP] = true, [SCHEDULE_EXP_POLY] = true,
+                  [SCHEDULE_RESCALE_THRESHOLD] = true},
+        .overlap = OVERLAP_NONE};
+    struct schedule_plan plan;
+    cr_assert(schedule_resolve(&p, &pinned, diags, &plan));
+}
+
+Test(schedule, unknown_targets_are_refused) {
+    struct schedule_problem p = {"sm_10", 64, 64, SCALAR_BF16};
+    struct schedule_plan plan;
+    cr_assert_not(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_null(target_limits_find("sm_10"));
+    cr_assert_str_eq(target_limits_get(0)->name, "sm_80");
+}
