@@ -1,0 +1,293 @@
+/* Builders: one typed function per op, for the attn dialect and for the upstream
+ * ops that the passes use.
+ *
+ * A builder holds a place (block, and the op before which it inserts) and the
+ * location that new ops get.  Values are MlirValue; operands of elementwise ops
+ * must have one type: ir_broadcast stretches row and column quantities.  Results
+ * are what MLIR's verifier expects; builders do not check again, verify.c does.
+ */
+#ifndef ATTN_IR_BUILD_H
+#define ATTN_IR_BUILD_H
+
+#include <mlir-c/IR.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ir/context.h"
+#include "ir/types.h"
+#include "support/arena.h"
+
+struct ir_builder {
+    MlirContext context;
+    MlirBlock block;
+    MlirOperation before;  /* null: at the end of the block */
+    MlirLocation location; /* of new ops */
+    struct arena *arena;   /* scratch memory, borrowed */
+    bool contract;         /* f32 arith and math ops get fastmath<contract> */
+};
+
+/* A builder without a place, unknown location. */
+void ir_builder_init(struct ir_builder *b, MlirContext context, struct arena *arena);
+
+/* Where to insert. */
+void ir_at_end(struct ir_builder *b, MlirBlock block);
+void ir_at_start(struct ir_builder *b, MlirBlock block);
+void ir_before(struct ir_builder *b, MlirOperation op); /* also takes op's location */
+void ir_after(struct ir_builder *b, MlirOperation op);  /* also takes op's location */
+
+/* ---- Any op -------------------------------------------------------------- */
+
+/* One attribute of an op to build. */
+struct ir_attr {
+    const char *name;
+    MlirAttribute value;
+};
+
+/* Builds and inserts `name` without regions.  `attrs` may be NULL. */
+MlirOperation ir_op(struct ir_builder *b, const char *name, const MlirValue *operands,
+                    size_t operand_count, const MlirType *results, size_t result_count,
+                    const struct ir_attr *attrs, size_t attr_count);
+
+/* The same for one result, which is returned. */
+MlirValue ir_value_op(struct ir_builder *b, const char *name, const MlirValue *operands,
+                      size_t operand_count, MlirType result, const struct ir_attr *attrs,
+                      size_t attr_count);
+
+/* Attribute values. */
+MlirAttribute ir_attr_i32(MlirContext context, int32_t value);
+MlirAttribute ir_attr_string(MlirContext context, const char *text);
+MlirAttribute ir_attr_symbol(MlirContext context, const char *name);
+MlirAttribute ir_attr_unit(MlirContext context);
+
+/* ---- Constants ----------------------------------------------------------- */
+
+MlirValue ir_const_i32(struct ir_builder *b, int32_t value);
+MlirValue ir_const_f32(struct ir_builder *b, float value); /* inf and NaN too */
+MlirValue ir_const_bool(struct ir_builder *b, bool value);
+MlirValue ir_const_index(struct ir_builder *b, int64_t value);
+
+/* A constant of `type`: scalar, or splat of a vector.  The element type is i1,
+ * i32, index (whole values) or a float. */
+MlirValue ir_splat(struct ir_builder *b, MlirType type, double value);
+
+/* The value of a scalar or splat integer constant (i1: 0 or 1; index, i32).
+ * False: `value` is no such constant. */
+bool ir_constant_int(MlirValue value, int64_t *out_value);
+/* The same for f32. */
+bool ir_constant_float(MlirValue value, double *out_value);
+
+/* ---- Arithmetic ---------------------------------------------------------- */
+
+/* Binary ops, operands and result of one type (scalar or vector). */
+#define IR_BINARY_OPS(OP)                                                             \
+    OP(addi, "arith.addi") OP(subi, "arith.subi") OP(muli, "arith.muli")              \
+    OP(divsi, "arith.divsi") OP(divui, "arith.divui") OP(remsi, "arith.remsi")        \
+    OP(remui, "arith.remui") OP(floordivsi, "arith.floordivsi")                       \
+    OP(minsi, "arith.minsi") OP(maxsi, "arith.maxsi")                                 \
+    OP(minui, "arith.minui") OP(maxui, "arith.maxui")                                 \
+    OP(andi, "arith.andi") OP(ori, "arith.ori") OP(xori, "arith.xori")                \
+    OP(shli, "arith.shli") OP(shrsi, "arith.shrsi") OP(shrui, "arith.shrui")          \
+    OP(addf, "arith.addf") OP(subf, "arith.subf") OP(mulf, "arith.mulf")              \
+    OP(divf, "arith.divf") OP(maxnumf, "arith.maxnumf") OP(minnumf, "arith.minnumf")  \
+    OP(powf, "math.powf")
+
+/* Unary ops, result of the operand's type. */
+#define IR_UNARY_OPS(OP)                                                              \
+    OP(negf, "arith.negf") OP(exp2, "math.exp2") OP(exp, "math.exp")                  \
+    OP(log, "math.log") OP(log2, "math.log2") OP(tanh, "math.tanh")                   \
+    OP(sqrt, "math.sqrt") OP(rsqrt, "math.rsqrt") OP(sin, "math.sin")                 \
+    OP(cos, "math.cos") OP(floor, "math.floor") OP(ceil, "math.ceil")                 \
+    OP(roundeven, "math.roundeven") OP(absf, "math.absf") OP(absi, "math.absi")       \
+    OP(ctpop, "math.ctpop") OP(ctlz, "math.ctlz") OP(cttz, "math.cttz")
+
+/* Casts: result has the operand's shape and the element type `element`. */
+#define IR_CAST_OPS(OP)                                                               \
+    OP(index_cast, "arith.index_cast") OP(extui, "arith.extui")                       \
+    OP(extsi, "arith.extsi") OP(trunci, "arith.trunci") OP(sitofp, "arith.sitofp")    \
+    OP(uitofp, "arith.uitofp") OP(fptosi, "arith.fptosi") OP(truncf, "arith.truncf")  \
+    OP(extf, "arith.extf") OP(bitcast, "arith.bitcast")
+
+#define OP(name, mlir) MlirValue ir_##name(struct ir_builder *b, MlirValue x, MlirValue y);
+IR_BINARY_OPS(OP)
+#undef OP
+#define OP(name, mlir) MlirValue ir_##name(struct ir_builder *b, MlirValue x);
+IR_UNARY_OPS(OP)
+#undef OP
+#define OP(name, mlir) MlirValue ir_##name(struct ir_builder *b, MlirValue x, MlirType element);
+IR_CAST_OPS(OP)
+#undef OP
+
+/* Predicates with MLIR's numbers. */
+enum ir_cmpi { IR_EQ, IR_NE, IR_SLT, IR_SLE, IR_SGT, IR_SGE, IR_ULT, IR_ULE, IR_UGT, IR_UGE };
+enum ir_cmpf {
+    IR_OEQ = 1, IR_OGT, IR_OGE, IR_OLT, IR_OLE, IR_ONE, IR_ORD,
+    IR_UEQ, IR_UGTF, IR_UGEF, IR_ULTF, IR_ULEF, IR_UNE, IR_UNO,
+};
+
+/* Comparisons give i1 of the operands' shape. */
+MlirValue ir_cmpi(struct ir_builder *b, enum ir_cmpi predicate, MlirValue x, MlirValue y);
+MlirValue ir_cmpf(struct ir_builder *b, enum ir_cmpf predicate, MlirValue x, MlirValue y);
+
+/* condition ? x : y; the condition is scalar or has the arms' shape. */
+MlirValue ir_select(struct ir_builder *b, MlirValue condition, MlirValue x, MlirValue y);
+
+/* !x for i1. */
+MlirValue ir_not(struct ir_builder *b, MlirValue x);
+
+/* math.fma: x*y + z, rounded once. */
+MlirValue ir_fma(struct ir_builder *b, MlirValue x, MlirValue y, MlirValue z);
+
+/* A scalar i32 as index and back. */
+MlirValue ir_to_index(struct ir_builder *b, MlirValue x);
+MlirValue ir_to_i32(struct ir_builder *b, MlirValue x);
+
+/* ---- Vectors ------------------------------------------------------------- */
+
+/* `x` (scalar, row, column) stretched to `type`'s shape; `x` itself when it has
+ * that shape already. */
+MlirValue ir_broadcast(struct ir_builder *b, MlirValue x, MlirType type);
+
+/* vector.shape_cast to `type` (same elements). */
+MlirValue ir_shape_cast(struct ir_builder *b, MlirValue x, MlirType type);
+
+/* 0..rows-1 as vector<rows x 1 x i32>; 0..columns-1 as vector<1 x columns x i32>
+ * (vector.step, index_cast, shape_cast). */
+MlirValue ir_row_positions(struct ir_builder *b, int64_t rows);
+MlirValue ir_column_positions(struct ir_builder *b, int64_t columns);
+
+enum ir_reduction { IR_REDUCE_ADD, IR_REDUCE_MAXNUMF, IR_REDUCE_MINNUMF };
+
+/* vector.multi_reduction over the columns of a MxN tile, from the neutral element
+ * (0, -inf, inf), as vector<Mx1>. */
+MlirValue ir_reduce_columns(struct ir_builder *b, enum ir_reduction kind, MlirValue tile);
+
+/* ---- Structured control flow --------------------------------------------- */
+
+struct ir_for {
+    MlirOperation op;
+    MlirBlock body;
+    MlirValue iv;
+    struct ir_builder after; /* the builder's place behind the loop */
+};
+
+/* Starts scf.for (lo, hi, step: i32 or index); the builder is inside the body
+ * afterwards.  Loop-carried values: ir_for_arg. */
+struct ir_for ir_for_begin(struct ir_builder *b, MlirValue lo, MlirValue hi, MlirValue step,
+                           const MlirValue *inits, size_t count);
+MlirValue ir_for_arg(const struct ir_for *loop, size_t i);
+/* Yields and moves the builder behind the loop; results: ir_result(loop.op, i). */
+void ir_for_end(struct ir_builder *b, struct ir_for *loop, const MlirValue *yields, size_t count);
+
+struct ir_if {
+    MlirOperation op;
+    struct ir_builder after;
+};
+
+/* Starts scf.if with results of the given types; the builder is inside the then
+ * arm.  With `has_else` (needed with results) ir_if_else yields and moves to the
+ * else arm; ir_if_end yields and moves behind. */
+struct ir_if ir_if_begin(struct ir_builder *b, MlirValue condition, const MlirType *results,
+                         size_t count, bool has_else);
+void ir_if_else(struct ir_builder *b, struct ir_if *branch, const MlirValue *yields, size_t count);
+void ir_if_end(struct ir_builder *b, struct ir_if *branch, const MlirValue *yields, size_t count);
+
+struct ir_while {
+    MlirOperation op;
+    struct ir_builder after;
+};
+
+/* Starts scf.while; the builder is in the condition part, whose arguments
+ * (ir_while_arg) have the types of `inits`. */
+struct ir_while ir_while_begin(struct ir_builder *b, const MlirValue *inits, size_t count);
+MlirValue ir_while_arg(const struct ir_while *loop, int part, size_t i); /* part 0: condition, 1: body */
+/* scf.condition; passes `values` (types as inits) on and moves into the body. */
+void ir_while_do(struct ir_builder *b, struct ir_while *loop, MlirValue condition,
+                 const MlirValue *values, size_t count);
+/* Yields and moves behind the loop. */
+void ir_while_end(struct ir_builder *b, struct ir_while *loop, const MlirValue *yields,
+                  size_t count);
+
+/* ---- Memory and GPU ------------------------------------------------------ */
+
+/* memref.load / store; indices are i32 or index scalars, one per axis. */
+MlirValue ir_load_element(struct ir_builder *b, MlirValue memref, const MlirValue *indices,
+                          size_t count);
+void ir_store_element(struct ir_builder *b, MlirValue value, MlirValue memref,
+                      const MlirValue *indices, size_t count);
+/* Extent of an axis as i32. */
+MlirValue ir_dim(struct ir_builder *b, MlirValue memref, int axis);
+
+MlirValue ir_block_id(struct ir_builder *b);    /* x, i32 */
+MlirValue ir_thread_id(struct ir_builder *b);   /* x, i32 */
+MlirValue ir_lane_id(struct ir_builder *b);     /* i32 */
+MlirValue ir_subgroup_id(struct ir_builder *b); /* warp in the CTA, i32 */
+void ir_barrier(struct ir_builder *b);
+
+/* ---- Functions ----------------------------------------------------------- */
+
+/* A func.func at the builder's place (a module body) with an entry block that has
+ * the given argument types; the builder does not move.  Argument locations are the
+ * builder's. */
+MlirOperation ir_func(struct ir_builder *b, const char *name, bool is_private,
+                      const MlirType *args, size_t arg_count, const MlirType *results,
+                      size_t result_count);
+MlirBlock ir_func_body(MlirOperation func);
+size_t ir_func_arg_count(MlirOperation func);
+MlirValue ir_func_arg(MlirOperation func, size_t i);
+/* Appends an argument (type and block argument), with `attn.arg` unless NULL. */
+MlirValue ir_func_add_arg(MlirOperation func, MlirType type, const char *arg);
+void ir_return(struct ir_builder *b, const MlirValue *values, size_t count);
+/* func.call of `func`; results: ir_result. */
+MlirOperation ir_call(struct ir_builder *b, MlirOperation func, const MlirValue *args,
+                      size_t count);
+
+/* ---- attn ---------------------------------------------------------------- */
+
+/* Operands of one attention; args: sizes, params, tensors, workspaces, in order. */
+struct ir_attention {
+    MlirValue q, k, v, o, lse, scale;
+    const MlirValue *args;
+    size_t arg_count;
+    int group; /* 0: any */
+};
+MlirOperation ir_attention(struct ir_builder *b, const struct ir_attention *attention);
+
+/* Element of a captured tensor: f16/bf16/f32 -> f32, i8 -> i1, i32.  The shape is
+ * the join of the index shapes. */
+MlirValue ir_read(struct ir_builder *b, MlirValue tensor, const MlirValue *indices, size_t count);
+
+/* Fresh shared tile of `rows` rows, its columns being src's last extent. */
+MlirValue ir_load(struct ir_builder *b, const char *name, MlirValue src, MlirValue batch,
+                  MlirValue head, MlirValue row0, MlirValue limit, int64_t rows);
+
+MlirValue ir_dot(struct ir_builder *b, MlirValue x, MlirValue y, MlirValue acc, bool transpose_b);
+MlirValue ir_fragments(struct ir_builder *b, MlirValue shared);
+
+/* Results 0..2: acc, m, l.  */
+MlirOperation ir_softmax_step(struct ir_builder *b, MlirValue acc, MlirValue m, MlirValue l,
+                              MlirValue s, MlirValue v);
+/* Results 0..1: o, lse. */
+MlirOperation ir_softmax_finish(struct ir_builder *b, MlirValue acc, MlirValue m, MlirValue l);
+
+MlirValue ir_mul_rp(struct ir_builder *b, MlirValue x, MlirValue y);
+MlirValue ir_partial_sum(struct ir_builder *b, MlirValue p, MlirValue l);
+void ir_store(struct ir_builder *b, MlirValue value, MlirValue dst, MlirValue batch,
+              MlirValue head, MlirValue row0, MlirValue limit, bool optional);
+MlirValue ir_ballot(struct ir_builder *b, MlirValue predicate);
+/* kind: minsi maxsi minnumf maxnumf ori andi. */
+MlirValue ir_warp_reduce(struct ir_builder *b, const char *kind, MlirValue x);
+
+/* How a shared buffer lies in memory (contract: attn.shared). */
+struct ir_shared {
+    const char *name;
+    int byte_offset, pitch, swizzle_bits, swizzle_shift; /* rank 1: byte_offset only */
+};
+MlirValue ir_shared(struct ir_builder *b, MlirType type, const struct ir_shared *place);
+MlirValue ir_stage(struct ir_builder *b, MlirValue buffer, MlirValue index);
+void ir_copy_async(struct ir_builder *b, MlirValue src, MlirValue batch, MlirValue head,
+                   MlirValue row0, MlirValue limit, MlirValue dst);
+void ir_commit_group(struct ir_builder *b);
+void ir_wait_group(struct ir_builder *b, int pending);
+
+#endif

@@ -1,0 +1,137 @@
+// The attn dialect: what attention needs and upstream MLIR lacks.
+//
+// Loaded into every context (the text is part of the binary) and given to
+// mlir-opt with --irdl-file=, so that the dumps of all stages can be read and
+// verified with the stock tool.  A variable used twice means "the same type";
+// listed attributes are required, optional ones are not listed.  Shapes, layouts
+// and ranges of attributes are checked by verify.c.
+irdl.dialect @attn {
+  // One attention: q k v o lse scale, then sizes, params, tensors, workspaces of
+  // the function around it.  Optional: score mask classify kv_bounds (symbols), dense.
+  irdl.operation @attention {
+    %any = irdl.any
+    %memref = irdl.base "!builtin.memref"
+    %f32 = irdl.is f32
+    %int = irdl.base "#builtin.integer"
+    irdl.operands(q: %memref, k: %memref, v: %memref, o: %memref, lse: %memref,
+                  scale: %f32, args: variadic %any)
+    irdl.attributes { "group" = %int }
+  }
+  // Element of a captured tensor; indices are clamped to its extents.
+  irdl.operation @read {
+    %any = irdl.any
+    %memref = irdl.base "!builtin.memref"
+    irdl.operands(tensor: %memref, indices: variadic %any)
+    irdl.results(value: %any)
+  }
+  // Rows row.. of src[b, h] as a fresh shared-memory tile; rows >= limit are zeros.
+  irdl.operation @load {
+    %src = irdl.base "!builtin.memref"
+    %dst = irdl.base "!builtin.memref"
+    %i32 = irdl.is i32
+    %name = irdl.base "#builtin.string"
+    irdl.operands(src: %src, b: %i32, h: %i32, row: %i32, limit: %i32)
+    irdl.results(tile: %dst)
+    irdl.attributes { "name" = %name }
+  }
+  // acc + a*b, or acc + a*transpose(b) with the unit attribute transpose_b.
+  irdl.operation @dot {
+    %a = irdl.any
+    %b = irdl.base "!builtin.memref"
+    %t = irdl.base "!builtin.vector"
+    irdl.operands(a: %a, b: %b, acc: %t)
+    irdl.results(result: %t)
+  }
+  // A shared-memory tile as the A operand of dots, in registers.
+  irdl.operation @fragments {
+    %s = irdl.base "!builtin.memref"
+    %t = irdl.base "!builtin.vector"
+    irdl.operands(tile: %s)
+    irdl.results(result: %t)
+  }
+  // One key block of the running softmax.
+  irdl.operation @softmax_step {
+    %acc = irdl.base "!builtin.vector"
+    %m = irdl.base "!builtin.vector"
+    %l = irdl.base "!builtin.vector"
+    %s = irdl.base "!builtin.vector"
+    %v = irdl.base "!builtin.memref"
+    irdl.operands(acc: %acc, m: %m, l: %l, s: %s, v: %v)
+    irdl.results(acc_new: %acc, m_new: %m, l_new: %l)
+  }
+  // Division by the row sums, and the log-sum-exp of each row.
+  irdl.operation @softmax_finish {
+    %acc = irdl.base "!builtin.vector"
+    %m = irdl.base "!builtin.vector"
+    %l = irdl.base "!builtin.vector"
+    irdl.operands(acc: %acc, m: %m, l: %l)
+    irdl.results(o: %acc, lse: %m)
+  }
+  // f32 product rounded toward +inf.
+  irdl.operation @mul_rp {
+    %t = irdl.any
+    irdl.operands(a: %t, b: %t)
+    irdl.results(result: %t)
+  }
+  // l + the elements of p that the lane itself holds.
+  irdl.operation @partial_sum {
+    %p = irdl.base "!builtin.vector"
+    %l = irdl.base "!builtin.vector"
+    irdl.operands(p: %p, l: %l)
+    irdl.results(l_new: %l)
+  }
+  // Rows row.. < limit of dst[b, h].  Optional unit: optional (dst may be null).
+  irdl.operation @store {
+    %value = irdl.base "!builtin.vector"
+    %dst = irdl.base "!builtin.memref"
+    %i32 = irdl.is i32
+    irdl.operands(value: %value, dst: %dst, b: %i32, h: %i32, row: %i32, limit: %i32)
+  }
+  // Bit l of the result is the predicate of lane l.
+  irdl.operation @ballot {
+    %i1 = irdl.is i1
+    %i32 = irdl.is i32
+    irdl.operands(predicate: %i1)
+    irdl.results(mask: %i32)
+  }
+  // Reduction over the 32 lanes of a warp, the same in all of them.
+  irdl.operation @warp_reduce {
+    %i32 = irdl.is i32
+    %f32 = irdl.is f32
+    %t = irdl.any_of(%i32, %f32)
+    %kind = irdl.base "#builtin.string"
+    irdl.operands(x: %t)
+    irdl.results(result: %t)
+    irdl.attributes { "kind" = %kind }
+  }
+  // A place in shared memory.  Rank 2 and 3 have pitch, swizzle_bits, swizzle_shift.
+  irdl.operation @shared {
+    %t = irdl.base "!builtin.memref"
+    %name = irdl.base "#builtin.string"
+    %int = irdl.base "#builtin.integer"
+    irdl.results(buffer: %t)
+    irdl.attributes { "name" = %name, "byte_offset" = %int }
+  }
+  // One stage of a multi-stage buffer.
+  irdl.operation @stage {
+    %buffer = irdl.base "!builtin.memref"
+    %i32 = irdl.is i32
+    %tile = irdl.base "!builtin.memref"
+    irdl.operands(buffer: %buffer, index: %i32)
+    irdl.results(tile: %tile)
+  }
+  // cp.async of rows row.. of src[b, h] into dst; rows >= limit are zeros.
+  irdl.operation @copy_async {
+    %src = irdl.base "!builtin.memref"
+    %dst = irdl.base "!builtin.memref"
+    %i32 = irdl.is i32
+    irdl.operands(src: %src, b: %i32, h: %i32, row: %i32, limit: %i32, dst: %dst)
+  }
+  // Ends a group of asynchronous copies.
+  irdl.operation @commit_group { }
+  // Waits until at most `pending` groups are in flight.
+  irdl.operation @wait_group {
+    %int = irdl.base "#builtin.integer"
+    irdl.attributes { "pending" = %int }
+  }
+}

@@ -1,0 +1,128 @@
+/* Reading and changing what is there: op kinds, attributes, kernels and their
+ * arguments, symbols, uses, and inlining of functions.
+ *
+ * This is the only place that spells attribute names; see docs/ir.md for what
+ * they mean.
+ */
+#ifndef ATTN_IR_WALK_H
+#define ATTN_IR_WALK_H
+
+#include <mlir-c/IR.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "ir/build.h"
+
+/* ---- Ops ----------------------------------------------------------------- */
+
+/* True when the op is called `name` ("attn.dot"); false for a null op. */
+bool ir_is_op(MlirOperation op, const char *name);
+/* Name of an op; borrowed from the context, NUL-terminated. */
+const char *ir_op_name(MlirOperation op);
+/* The op that defines a value; null for block arguments. */
+MlirOperation ir_def(MlirValue value);
+/* The op that defines `value` if it is called `name`, else null. */
+MlirOperation ir_def_op(MlirValue value, const char *name);
+MlirValue ir_operand(MlirOperation op, size_t i);
+MlirValue ir_result(MlirOperation op, size_t i);
+size_t ir_operand_count(MlirOperation op);
+size_t ir_result_count(MlirOperation op);
+/* First block of region i; null when the region is empty. */
+MlirBlock ir_region_block(MlirOperation op, size_t i);
+bool ir_has_uses(MlirValue value);
+void ir_replace_uses(MlirValue old, MlirValue new);
+/* Unlinks and destroys an op without uses. */
+void ir_erase(MlirOperation op);
+/* Erases ops without side effects and without uses, last to first, inside `block`
+ * and its regions. */
+void ir_erase_dead(MlirBlock block);
+/* True for ops that can be dropped when unused: arith, math, vector, attn.read,
+ * ids, memref.dim, memref.load. */
+bool ir_is_pure(MlirOperation op);
+
+/* Calls visit(data, op) for every op below `root`, root excluded, in program order
+ * (pre-order).  The visitor may not erase ops other than those already visited. */
+void ir_walk(MlirOperation root, void (*visit)(void *data, MlirOperation op), void *data);
+/* All ops called `name` below `root`, in program order; an arena array. */
+MlirOperation *ir_collect(struct arena *arena, MlirOperation root, const char *name,
+                          size_t *out_count);
+
+/* ---- Attributes ---------------------------------------------------------- */
+
+bool ir_has_attr(MlirOperation op, const char *name);
+void ir_set_attr(MlirOperation op, const char *name, MlirAttribute value);
+void ir_remove_attr(MlirOperation op, const char *name);
+/* An integer attribute, `missing` when it is absent. */
+int64_t ir_int_attr(MlirOperation op, const char *name, int64_t missing);
+/* A string or symbol attribute (borrowed from the context), NULL when absent. */
+const char *ir_text_attr(MlirOperation op, const char *name);
+
+/* ---- Symbols and kernels ------------------------------------------------- */
+
+/* A function of the module by name, null when there is none. */
+MlirOperation ir_find_func(MlirOperation module, const char *name);
+const char *ir_func_name(MlirOperation func);
+/* The function that a symbol attribute of `op` names; null when absent. */
+MlirOperation ir_symbol_func(MlirOperation module, MlirOperation op, const char *attr);
+/* The attn.attention op inside a function, null when there is none. */
+MlirOperation ir_find_attention(MlirOperation func);
+
+/* Operands of attn.attention. */
+enum { IR_ATTENTION_Q, IR_ATTENTION_K, IR_ATTENTION_V, IR_ATTENTION_O, IR_ATTENTION_LSE,
+       IR_ATTENTION_SCALE, IR_ATTENTION_ARGS };
+
+/* attn.arg of an argument ("q", "size:heads", "param:window", …), NULL if none. */
+const char *ir_func_arg_kind(MlirOperation func, size_t i);
+/* The argument with this attn.arg; false when there is none. */
+bool ir_func_find_arg(MlirOperation func, const char *kind, size_t *out_index);
+/* Sets (null: only makes room for) an attribute of argument i. */
+void ir_func_set_arg_attr(MlirOperation func, size_t i, const char *name, MlirAttribute value);
+/* Attribute of argument i, null when absent. */
+MlirAttribute ir_func_arg_attr(MlirOperation func, size_t i, const char *name);
+
+/* attn.kernel: "main", "summary"; NULL: no kernel. */
+const char *ir_kernel_kind(MlirOperation func);
+void ir_set_kernel_kind(MlirOperation func, const char *kind);
+/* attn.tile = array<i32: M, N>; false when absent. */
+bool ir_kernel_tile(MlirOperation func, int *out_m, int *out_n);
+void ir_set_kernel_tile(MlirOperation func, int m, int n);
+/* attn.warps, 0 when absent; attn.shared_bytes, 0 when absent. */
+int ir_kernel_warps(MlirOperation func);
+void ir_set_kernel_warps(MlirOperation func, int warps);
+int ir_kernel_shared_bytes(MlirOperation func);
+void ir_set_kernel_shared_bytes(MlirOperation func, int bytes);
+/* attn.grid: postfix words. */
+void ir_set_kernel_grid(MlirOperation func, const char *const *words, size_t count);
+/* attn.workspace_bytes of argument i: postfix words. */
+void ir_set_workspace_bytes(MlirOperation func, size_t i, const char *const *words, size_t count);
+/* Words of an array of strings, an arena array; NULL for a null attribute. */
+const char **ir_words(struct arena *arena, MlirAttribute array, size_t *out_count);
+/* attn.target of the module, NULL when absent. */
+const char *ir_module_target(MlirOperation module);
+void ir_set_module_target(MlirOperation module, const char *target);
+
+/* ---- Inlining ------------------------------------------------------------ */
+
+/* A map from values to values. */
+struct ir_map;
+struct ir_map *ir_map_create(struct arena *arena);
+void ir_map_set(struct ir_map *map, MlirValue from, MlirValue to);
+/* The image of a value, the value itself when it has none. */
+MlirValue ir_map_get(const struct ir_map *map, MlirValue value);
+
+/* A copy of `op` (regions included) at the builder's place, operands mapped;
+ * results are entered into the map.  Keeps op's location. */
+MlirOperation ir_clone(struct ir_builder *b, MlirOperation op, struct ir_map *map);
+
+/* Copies the body of a single-block function to the builder's place with `args`
+ * for its arguments; out_results (may be NULL) receives what it returns.
+ *
+ * Arguments of a scalar function may be vectors of rank 2: every elementwise op
+ * and attn.read is then rebuilt on the join of its operands' shapes, operands being
+ * broadcast where needed, so a value that depends on rows only stays a row
+ * quantity.  Ops with regions take scalars only. */
+void ir_inline(struct ir_builder *b, MlirOperation func, const MlirValue *args, size_t count,
+               MlirValue *out_results);
+
+#endif
