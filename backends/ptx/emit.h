@@ -1,0 +1,24 @@
+/* Prints kernels as PTX text. */
+#ifndef ATTN_BACKENDS_PTX_EMIT_H
+#define ATTN_BACKENDS_PTX_EMIT_H
+
+#include "backends/ptx/inst.h"
+#include "backends/ptx/target.h"
+#include "support/strbuf.h"
+
+/* Lowest `.version` (times ten) for the target and every instruction of the kernels. */
+int ptx_isa_needed(const struct ptx_target *target, struct ptx_kernel *const *kernels,
+                   size_t count);
+
+/* Appends `.version`, `.target`, `.address_size` and, when `shared` is set, the
+ * declaration of the dynamic shared memory, `smem`. */
+void ptx_emit_head(struct strbuf *out, const struct ptx_target *target, int isa, bool shared);
+
+/* Appends one entry: comment, parameters, registers, instructions. */
+void ptx_emit_kernel(struct strbuf *out, const struct ptx_kernel *kernel);
+
+/* Appends one instruction (or comment, or label) with its line end. */
+void ptx_emit_inst(struct strbuf *out, const struct ptx_kernel *kernel,
+                   const struct ptx_inst *inst);
+
+#endif
