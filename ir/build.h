@@ -244,12 +244,12 @@ MlirOperation ir_call(struct ir_builder *b, MlirOperation func, const MlirValue 
 
 /* ---- attn ---------------------------------------------------------------- */
 
-/* Operands of one attention; args: sizes, params, tensors, workspaces, in order. */
+/* attn.attention.  Its mask, score, classify and kv_bounds functions take the
+ * arguments of the function around it that follow lse (sizes, params, tensors,
+ * workspaces), in that order. */
 struct ir_attention {
     MlirValue q, k, v, o, lse, scale;
-    const MlirValue *args;
-    size_t arg_count;
-    int group; /* 0: any */
+    int group; /* query heads per KV head; 0: any */
 };
 MlirOperation ir_attention(struct ir_builder *b, const struct ir_attention *attention);
 

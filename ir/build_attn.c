@@ -5,14 +5,10 @@
 #include "ir/build.h"
 
 MlirOperation ir_attention(struct ir_builder *b, const struct ir_attention *attention) {
-    size_t count = 6 + attention->arg_count;
-    MlirValue *operands = ARENA_NEW_ARRAY(b->arena, MlirValue, count);
-    operands[0] = attention->q, operands[1] = attention->k, operands[2] = attention->v;
-    operands[3] = attention->o, operands[4] = attention->lse, operands[5] = attention->scale;
-    for (size_t i = 0; i < attention->arg_count; i++)
-        operands[6 + i] = attention->args[i];
+    MlirValue operands[] = {attention->q, attention->k,   attention->v,
+                            attention->o, attention->lse, attention->scale};
     struct ir_attr attr = {"group", ir_attr_i32(b->context, attention->group)};
-    return ir_op(b, "attn.attention", operands, count, NULL, 0, &attr, 1);
+    return ir_op(b, "attn.attention", operands, 6, NULL, 0, &attr, 1);
 }
 
 /* Type of an element once read: f16 and bf16 widen, a byte becomes i1. */
@@ -24,15 +20,19 @@ static MlirType read_type(MlirContext context, MlirType element) {
 
 MlirValue ir_read(struct ir_builder *b, MlirValue tensor, const MlirValue *indices, size_t count) {
     MlirValue operands[KERNEL_MAX_RANK + 1] = {tensor};
+    int32_t segments[KERNEL_MAX_RANK + 1] = {1};
     assert(count <= KERNEL_MAX_RANK);
     MlirType shape = ir_type_i32(b->context);
     for (size_t i = 0; i < count; i++) {
         operands[i + 1] = indices[i];
+        segments[i + 1] = 1;
         shape = ir_join_shapes(shape, mlirValueGetType(indices[i]));
     }
     MlirType element = read_type(b->context, ir_element_type(mlirValueGetType(tensor)));
-    return ir_value_op(b, "attn.read", operands, count + 1, ir_with_element(shape, element), NULL,
-                       0);
+    struct ir_attr attr = {"operandSegmentSizes",
+                           mlirDenseI32ArrayGet(b->context, KERNEL_MAX_RANK + 1, segments)};
+    return ir_value_op(b, "attn.read", operands, count + 1, ir_with_element(shape, element), &attr,
+                       1);
 }
 
 MlirValue ir_load(struct ir_builder *b, const char *name, MlirValue src, MlirValue batch,

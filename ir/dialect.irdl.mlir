@@ -6,23 +6,36 @@
 // listed attributes are required, optional ones are not listed.  Shapes, layouts
 // and ranges of attributes are checked by verify.c.
 irdl.dialect @attn {
-  // One attention: q k v o lse scale, then sizes, params, tensors, workspaces of
-  // the function around it.  Optional: score mask classify kv_bounds (symbols), dense.
+  // One attention of the function around it, whose further arguments (sizes, params,
+  // tensors, workspaces) the mask and score functions take in the same order.
+  // Optional: score mask classify kv_bounds (symbols), dense.
   irdl.operation @attention {
-    %any = irdl.any
-    %memref = irdl.base "!builtin.memref"
+    %q = irdl.base "!builtin.memref"
+    %v = irdl.base "!builtin.memref"
+    %lse = irdl.base "!builtin.memref"
     %f32 = irdl.is f32
     %int = irdl.base "#builtin.integer"
-    irdl.operands(q: %memref, k: %memref, v: %memref, o: %memref, lse: %memref,
-                  scale: %f32, args: variadic %any)
+    irdl.operands(q: %q, k: %q, v: %v, o: %v, lse: %lse, scale: %f32)
     irdl.attributes { "group" = %int }
   }
-  // Element of a captured tensor; indices are clamped to its extents.
+  // Element of a captured tensor; indices are clamped to its extents.  One variable
+  // an index, since IRDL gives all values of a variadic one type while an index may
+  // be a scalar, row, column or tile: operandSegmentSizes says how many there are.
   irdl.operation @read {
-    %any = irdl.any
     %memref = irdl.base "!builtin.memref"
-    irdl.operands(tensor: %memref, indices: variadic %any)
-    irdl.results(value: %any)
+    %i0 = irdl.any
+    %i1 = irdl.any
+    %i2 = irdl.any
+    %i3 = irdl.any
+    %i4 = irdl.any
+    %i5 = irdl.any
+    %i6 = irdl.any
+    %i7 = irdl.any
+    %value = irdl.any
+    irdl.operands(tensor: %memref, i0: %i0, i1: optional %i1, i2: optional %i2,
+                  i3: optional %i3, i4: optional %i4, i5: optional %i5, i6: optional %i6,
+                  i7: optional %i7)
+    irdl.results(value: %value)
   }
   // Rows row.. of src[b, h] as a fresh shared-memory tile; rows >= limit are zeros.
   irdl.operation @load {

@@ -70,7 +70,7 @@ MlirOperation ir_find_attention(MlirOperation func);
 
 /* Operands of attn.attention. */
 enum { IR_ATTENTION_Q, IR_ATTENTION_K, IR_ATTENTION_V, IR_ATTENTION_O, IR_ATTENTION_LSE,
-       IR_ATTENTION_SCALE, IR_ATTENTION_ARGS };
+       IR_ATTENTION_SCALE };
 
 /* attn.arg of an argument ("q", "size:heads", "param:window", …), NULL if none. */
 const char *ir_func_arg_kind(MlirOperation func, size_t i);

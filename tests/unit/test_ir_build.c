@@ -155,9 +155,9 @@ Test(ir_build, attention_ops) {
     MlirOperation f = ir_func(&b, "f", false, args, 7, NULL, 0);
     ir_at_end(&b, ir_func_body(f));
     MlirValue q = ir_func_arg(f, 0), k = ir_func_arg(f, 1), v = ir_func_arg(f, 2);
-    MlirValue n = ir_func_arg(f, 5), extra[] = {n, ir_func_arg(f, 6)};
+    MlirValue n = ir_func_arg(f, 5);
     ir_attention(&b, &(struct ir_attention){q, k, v, ir_func_arg(f, 3), ir_func_arg(f, 4),
-                                            ir_const_f32(&b, 0.125f), extra, 2, 0});
+                                            ir_const_f32(&b, 0.125f), 0});
     MlirValue q_s = ir_load(&b, "q", q, n, n, n, n, 64), k_s = ir_load(&b, "k", k, n, n, n, n, 32);
     MlirValue v_s = ir_load(&b, "v", v, n, n, n, n, 32);
     MlirValue s = ir_dot(&b, ir_fragments(&b, q_s), k_s,
