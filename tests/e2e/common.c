@@ -1,0 +1,67 @@
+/* What the suites share; see suites.h. */
+#include <string.h>
+
+#include "support/strbuf.h"
+#include "tests/e2e/suites.h"
+
+bool e2e_wanted(const struct e2e_options *options, const char *name) {
+    if (!options->only)
+        return true;
+    size_t length = strlen(name);
+    for (const char *at = options->only; *at;) {
+        size_t item = strcspn(at, ",");
+        if (item == length && !strncmp(at, name, length))
+            return true;
+        at += item + (at[item] == ',');
+    }
+    return false;
+}
+
+bool e2e_fit_sizes(const struct pattern *pattern, const struct attention *attention,
+                   struct e2e_sizes *sizes) {
+    if (pattern->flags & PATTERN_SHARED && sizes->n[SIZE_Q_LEN] > sizes->n[SIZE_KV_LEN])
+        return false;
+    if (attention->group)
+        sizes->n[SIZE_HEADS] = sizes->n[SIZE_KV_HEADS] * attention->group;
+    return true;
+}
+
+struct call *e2e_call(struct arena *arena, const struct pattern *pattern,
+                      const struct attention *attention, const struct e2e_sizes *sizes,
+                      struct rng *rng) {
+    struct call *call = call_create(arena, attention, sizes->n, rng);
+    if (pattern->setup)
+        pattern->setup(call, rng);
+    return call;
+}
+
+struct ref_result e2e_reference(const struct call *call, int threads) {
+    const int64_t *n = call->sizes;
+    size_t rows = (size_t)(n[SIZE_BATCH] * n[SIZE_HEADS] * n[SIZE_Q_LEN]);
+    struct ref_result result = {
+        .o = ARENA_NEW_ARRAY(call->arena, double, rows * (size_t)call->attention->head_dim_v),
+        .lse = ARENA_NEW_ARRAY(call->arena, double, rows),
+        .row = ARENA_NEW_ARRAY(call->arena, uint8_t, rows),
+    };
+    struct ref_tensor tensors[CALL_MAX_TENSORS];
+    const char *extern_name = NULL;
+    struct ref_call ref = call_for_reference(call, tensors);
+    struct ref_program *program = ref_compile(call->arena, call->attention, &extern_name);
+    ref_run(call->arena, program, &ref, threads, &result);
+    return result;
+}
+
+void e2e_judge(struct arena *arena, const struct accuracy *accuracy, struct result *result) {
+    struct strbuf text;
+    result->o_error = accuracy->o_error;
+    result->o_bound = accuracy->o_bound;
+    result->row_error = accuracy->row_error;
+    result->lse_error = accuracy->lse_error;
+    result->lse_bound = accuracy->lse_bound;
+    result->ok = accuracy->passed;
+    if (accuracy->passed)
+        return;
+    strbuf_init(&text, arena);
+    accuracy_print(accuracy, &text);
+    result->message = strbuf_text(&text);
+}
