@@ -1,0 +1,59 @@
+/* The schedule plan in the IR: see plan.h. */
+#include "passes/plan.h"
+
+#include <string.h>
+
+#include "ir/walk.h"
+#include "passes/target_limits.h"
+
+void plan_write(MlirOperation func, const struct schedule_plan *plan) {
+    MlirContext context = mlirOperationGetContext(func);
+    ir_set_kernel_tile(func, plan->tile_m, plan->tile_n);
+    ir_set_kernel_warps(func, plan->warps);
+    ir_set_attr(func, "attn.stages", ir_attr_i32(context, plan->stages));
+    ir_set_attr(func, "attn.order",
+                ir_attr_string(context, plan->longest_first ? "lpt" : "linear"));
+    if (plan->q_registers)
+        ir_set_attr(func, "attn.q_registers", ir_attr_unit(context));
+    else
+        ir_remove_attr(func, "attn.q_registers");
+}
+
+struct schedule_problem plan_problem(MlirOperation module, MlirOperation attention) {
+    MlirType q = mlirValueGetType(ir_operand(attention, IR_ATTENTION_Q));
+    MlirType v = mlirValueGetType(ir_operand(attention, IR_ATTENTION_V));
+    const char *target = ir_module_target(module);
+    bool is_bf16 = mlirTypeIsABF16(ir_element_type(q));
+    return (struct schedule_problem){
+        .target = target ? target : target_limits_get(0)->name,
+        .head_dim_qk = (int)ir_extent(q, 3),
+        .head_dim_v = (int)ir_extent(v, 3),
+        .dtype = is_bf16 ? SCALAR_BF16 : SCALAR_F16,
+    };
+}
+
+bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
+               MlirOperation attention, struct schedule_plan *out_plan) {
+    struct schedule_problem problem = plan_problem(module, attention);
+    struct schedule pinned = {0};
+    pinned.given[SCHEDULE_TILE] = ir_kernel_tile(func, &pinned.tile_m, &pinned.tile_n);
+    pinned.stages = (int)ir_int_attr(func, "attn.stages", 0);
+    pinned.given[SCHEDULE_STAGES] = pinned.stages != 0;
+    if (!schedule_resolve(&problem, &pinned, ctx->diags, out_plan))
+        return false;
+    const char *order = ir_text_attr(func, "attn.order");
+    out_plan->longest_first = !order || strcmp(order, "linear") != 0;
+    int warps = ir_kernel_warps(func);
+    if (warps != 0) {
+        out_plan->warps = warps;
+        out_plan->q_registers = ir_has_attr(func, "attn.q_registers");
+        if (warps < 1 || warps > 32 || out_plan->tile_m % (16 * warps) != 0) {
+            diag_error(ctx->diags, SOURCE_NOWHERE,
+                       "attn.warps = %d does not divide the %d rows of attn.tile by 16", warps,
+                       out_plan->tile_m);
+            return false;
+        }
+    }
+    plan_write(func, out_plan);
+    return true;
+}

@@ -1,0 +1,24 @@
+/* The schedule plan in the IR: attributes of a kernel function.
+ *
+ *     attn.tile = array<i32: M, N>   attn.warps   attn.stages   : i32
+ *     attn.q_registers               unit: Q is kept in registers
+ *     attn.order                     "lpt" or "linear"
+ */
+#ifndef ATTN_PASSES_PLAN_H
+#define ATTN_PASSES_PLAN_H
+
+#include "passes/pass.h"
+#include "passes/schedule.h"
+
+/* Writes the decisions of a plan to the function. */
+void plan_write(MlirOperation func, const struct schedule_plan *plan);
+
+/* The problem that a function with one attn.attention poses on the module's target. */
+struct schedule_problem plan_problem(MlirOperation module, MlirOperation attention);
+
+/* The plan of a function: its attributes, or the planner's own where there are none
+ * (they are written then).  The account is that of the tile.  False after an error. */
+bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
+               MlirOperation attention, struct schedule_plan *out_plan);
+
+#endif

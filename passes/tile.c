@@ -1,0 +1,302 @@
+/* tile: one attention becomes the body of a kernel over tiles.
+ *
+ * FlashAttention's loop order: a CTA owns the queries of one tile, one head, one batch
+ * and visits the key blocks from the last to the first (FlashAttention-2, section 3.1).
+ * The score and mask functions are inlined on vectors.  Positions are a row vector (q)
+ * and a column vector (kv), so every value gets the smallest shape that it depends on;
+ * tile-hoist.c then moves what does not change out of the loops.
+ *
+ * Not here: how the loads are staged (`pipeline`), what a softmax step is
+ * (`online-softmax`). */
+#include "passes/tile.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "passes/plan.h"
+
+MlirValue tile_const(struct tile_kernel *kernel, int value) {
+    return ir_const_i32(&kernel->b, value);
+}
+
+/* ---- Calls of the spec's functions ----------------------------------------- */
+
+/* Inlines `func` on its leading arguments and as many of the attention's sizes, params,
+ * tensors and summaries as it takes. */
+static void call_inline(struct tile_kernel *kernel, MlirOperation func, const MlirValue *leading,
+                        size_t leading_count, MlirValue *out_results) {
+    size_t count = ir_func_arg_count(func);
+    MlirValue *args = ARENA_NEW_ARRAY(kernel->b.arena, MlirValue, count);
+    assert(count >= leading_count);
+    for (size_t i = 0; i < count; i++)
+        args[i] = i < leading_count
+                      ? leading[i]
+                      : ir_operand(kernel->attention, IR_ATTENTION_ARGS + i - leading_count);
+    ir_inline(&kernel->b, func, args, count, out_results);
+}
+
+MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue end = ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n - 1));
+    MlirValue last_key = ir_subi(b, kernel->kv_len, tile_const(kernel, 1));
+    MlirValue leading[] = {kernel->batch,  kernel->head,   kernel->kv_head,
+                           kernel->q_first, kernel->q_last, k_first,
+                           ir_minsi(b, end, last_key)};
+    MlirValue block_class;
+    call_inline(kernel, kernel->classify, leading, 7, &block_class);
+    return block_class;
+}
+
+/* ---- One key block ----------------------------------------------------------- */
+
+/* Key positions of a block, 1xN. */
+static MlirValue key_positions(struct tile_kernel *kernel, MlirValue k_first) {
+    struct ir_builder *b = &kernel->b;
+    MlirType type = mlirValueGetType(kernel->columns);
+    return ir_addi(b, kernel->columns, ir_broadcast(b, k_first, type));
+}
+
+/* Scaled scores after the score lines. */
+static MlirValue apply_score(struct tile_kernel *kernel, MlirValue raw, MlirValue k_first) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue scale = ir_operand(kernel->attention, IR_ATTENTION_SCALE);
+    double factor = 0;
+    MlirValue s = raw;
+    if (!ir_constant_float(scale, &factor) || factor != 1) {
+        b->contract = true;
+        MlirValue wide = ir_constant_float(scale, &factor)
+                             ? ir_splat(b, kernel->scores, factor)
+                             : ir_broadcast(b, scale, kernel->scores);
+        s = ir_mulf(b, s, wide);
+        b->contract = false;
+    }
+    if (mlirOperationIsNull(kernel->score))
+        return s;
+    MlirValue leading[] = {s,           kernel->batch, kernel->head, kernel->kv_head,
+                           kernel->rows, key_positions(kernel, k_first)};
+    MlirValue scored;
+    call_inline(kernel, kernel->score, leading, 6, &scored);
+    return ir_broadcast(b, scored, kernel->scores);
+}
+
+/* Scores of masked pairs and of keys beyond kv_len become -inf. */
+static MlirValue apply_mask(struct tile_kernel *kernel, MlirValue s, MlirValue k_first) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue kv = key_positions(kernel, k_first);
+    MlirValue limit = ir_broadcast(b, kernel->kv_len, mlirValueGetType(kv));
+    MlirValue keep = ir_cmpi(b, IR_SLT, kv, limit);
+    if (!mlirOperationIsNull(kernel->mask)) {
+        MlirValue leading[] = {kernel->batch, kernel->head, kernel->kv_head, kernel->rows, kv};
+        MlirValue attends;
+        call_inline(kernel, kernel->mask, leading, 5, &attends);
+        MlirType shape = ir_join_shapes(mlirValueGetType(attends), mlirValueGetType(keep));
+        keep = ir_andi(b, ir_broadcast(b, attends, shape), ir_broadcast(b, keep, shape));
+    }
+    MlirValue never = ir_splat(b, kernel->scores, -INFINITY);
+    return ir_select(b, ir_broadcast(b, keep, kernel->scores), s, never);
+}
+
+void tile_key_block(struct tile_kernel *kernel, MlirValue k_first, MlirValue partial,
+                    MlirValue state[STATE_COUNT]) {
+    struct ir_builder *b = &kernel->b;
+    MlirOperation attention = kernel->attention;
+    MlirValue k = ir_load(b, "k", ir_operand(attention, IR_ATTENTION_K), kernel->batch,
+                          kernel->kv_head, k_first, kernel->kv_len, kernel->plan.tile_n);
+    MlirValue v = ir_load(b, "v", ir_operand(attention, IR_ATTENTION_V), kernel->batch,
+                          kernel->kv_head, k_first, kernel->kv_len, kernel->plan.tile_n);
+    MlirValue raw = ir_dot(b, kernel->q_tile, k, ir_splat(b, kernel->scores, 0), true);
+    MlirValue s = apply_score(kernel, raw, k_first);
+    struct ir_if branch = ir_if_begin(b, partial, &kernel->scores, 1, true);
+    MlirValue masked = apply_mask(kernel, s, k_first);
+    ir_if_else(b, &branch, &masked, 1);
+    ir_if_end(b, &branch, &s, 1);
+    MlirOperation step = ir_softmax_step(b, state[STATE_ACC], state[STATE_M], state[STATE_L],
+                                         ir_result(branch.op, 0), v);
+    for (size_t i = 0; i < STATE_COUNT; i++)
+        state[i] = ir_result(step, i);
+}
+
+void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
+    struct ir_builder *b = &kernel->b;
+    struct ir_for loop = ir_for_begin(b, tile_const(kernel, 0), kernel->block_count,
+                                      tile_const(kernel, 1), state, STATE_COUNT);
+    MlirValue block = ir_subi(b, kernel->last_block, loop.iv);
+    MlirValue k_first = ir_muli(b, block, tile_const(kernel, kernel->plan.tile_n));
+    MlirValue k_end = ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n));
+    MlirValue partial = ir_cmpi(b, IR_SGT, k_end, kernel->kv_len);
+    if (!mlirOperationIsNull(kernel->classify)) {
+        MlirValue block_class = tile_classify(kernel, k_first);
+        MlirValue holes = ir_cmpi(b, IR_NE, block_class, tile_const(kernel, 2));
+        partial = ir_ori(b, partial, holes);
+    }
+    MlirValue carried[STATE_COUNT];
+    for (size_t i = 0; i < STATE_COUNT; i++)
+        carried[i] = ir_for_arg(&loop, i);
+    tile_key_block(kernel, k_first, partial, carried);
+    ir_for_end(b, &loop, carried, STATE_COUNT);
+    for (size_t i = 0; i < STATE_COUNT; i++)
+        state[i] = ir_result(loop.op, i);
+}
+
+/* ---- The kernel around the loop ------------------------------------------------ */
+
+static MlirValue size_arg(struct tile_kernel *kernel, const char *kind) {
+    size_t i = 0;
+    if (!ir_func_find_arg(kernel->func, kind, &i))
+        ir_ice(kernel->func, "a kernel needs every size as an argument");
+    return ir_func_arg(kernel->func, i);
+}
+
+/* ceil(x / divisor) for x >= 0. */
+static MlirValue ceil_div(struct tile_kernel *kernel, MlirValue x, int divisor) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue up = ir_addi(b, x, tile_const(kernel, divisor - 1));
+    return ir_divui(b, up, tile_const(kernel, divisor));
+}
+
+/* CTA number -> query tile (fastest), head, batch.  Under a causal mask the last query
+ * tile has the most keys: with longest_first it comes first. */
+static void emit_coordinates(struct tile_kernel *kernel) {
+    struct ir_builder *b = &kernel->b;
+    int tile_m = kernel->plan.tile_m;
+    MlirValue heads = size_arg(kernel, "size:heads");
+    MlirValue cta = ir_block_id(b);
+    MlirValue tiles = ceil_div(kernel, kernel->q_len, tile_m);
+    MlirValue batch_head = ir_divui(b, cta, tiles);
+    MlirValue tile = ir_remui(b, cta, tiles);
+    if (kernel->plan.longest_first)
+        tile = ir_subi(b, ir_subi(b, tiles, tile_const(kernel, 1)), tile);
+    kernel->batch = ir_divui(b, batch_head, heads);
+    kernel->head = ir_remui(b, batch_head, heads);
+    int64_t group = ir_int_attr(kernel->attention, "group", 0);
+    MlirValue ratio = group ? tile_const(kernel, (int)group)
+                            : ir_divui(b, heads, size_arg(kernel, "size:kv_heads"));
+    kernel->kv_head = group == 1 ? kernel->head : ir_divui(b, kernel->head, ratio);
+    kernel->q_first = ir_muli(b, tile, tile_const(kernel, tile_m));
+    kernel->q_last = ir_minsi(b, ir_addi(b, kernel->q_first, tile_const(kernel, tile_m - 1)),
+                              ir_subi(b, kernel->q_len, tile_const(kernel, 1)));
+}
+
+static void emit_positions(struct tile_kernel *kernel) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue local = ir_row_positions(b, kernel->plan.tile_m);
+    kernel->rows = ir_addi(b, local, ir_broadcast(b, kernel->q_first, mlirValueGetType(local)));
+    kernel->columns = ir_column_positions(b, kernel->plan.tile_n);
+}
+
+/* The range of key blocks that may hold kept pairs; empty: block_count is 0. */
+static void emit_key_range(struct tile_kernel *kernel) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue zero = tile_const(kernel, 0);
+    MlirValue width = tile_const(kernel, kernel->plan.tile_n);
+    MlirValue range[2] = {zero, ir_subi(b, kernel->kv_len, tile_const(kernel, 1))};
+    if (!mlirOperationIsNull(kernel->kv_bounds)) {
+        MlirValue leading[] = {kernel->batch, kernel->head, kernel->kv_head, kernel->q_first,
+                               kernel->q_last};
+        MlirValue bounds[2];
+        call_inline(kernel, kernel->kv_bounds, leading, 5, bounds);
+        range[0] = ir_maxsi(b, bounds[0], range[0]);
+        range[1] = ir_minsi(b, bounds[1], range[1]);
+    }
+    kernel->first_block = ir_divui(b, range[0], width);
+    kernel->last_block = ir_divui(b, range[1], width);
+    MlirValue span = ir_subi(b, kernel->last_block, kernel->first_block);
+    MlirValue count = ir_addi(b, span, tile_const(kernel, 1));
+    MlirValue some = ir_cmpi(b, IR_SLE, range[0], range[1]);
+    kernel->block_count = ir_select(b, some, count, zero);
+}
+
+static void emit_epilogue(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
+    struct ir_builder *b = &kernel->b;
+    MlirOperation finish =
+        ir_softmax_finish(b, state[STATE_ACC], state[STATE_M], state[STATE_L]);
+    MlirValue o = ir_operand(kernel->attention, IR_ATTENTION_O);
+    MlirType element = ir_element_type(mlirValueGetType(o));
+    ir_store(b, ir_truncf(b, ir_result(finish, 0), element), o, kernel->batch, kernel->head,
+             kernel->q_first, kernel->q_len, false);
+    ir_store(b, ir_result(finish, 1), ir_operand(kernel->attention, IR_ATTENTION_LSE),
+             kernel->batch, kernel->head, kernel->q_first, kernel->q_len, true);
+}
+
+static void emit_kernel(struct tile_kernel *kernel) {
+    struct ir_builder *b = &kernel->b;
+    MlirType f32 = ir_type_f32(b->context);
+    int tile_m = kernel->plan.tile_m;
+    MlirValue v = ir_operand(kernel->attention, IR_ATTENTION_V);
+    emit_coordinates(kernel);
+    emit_positions(kernel);
+    kernel->q_tile = ir_load(b, "q", ir_operand(kernel->attention, IR_ATTENTION_Q),
+                             kernel->batch, kernel->head, kernel->q_first, kernel->q_len, tile_m);
+    emit_key_range(kernel);
+    MlirValue state[STATE_COUNT] = {
+        ir_splat(b, ir_type_tile(f32, tile_m, ir_extent(mlirValueGetType(v), 3)), 0),
+        ir_splat(b, ir_type_tile(f32, tile_m, 1), -INFINITY),
+        ir_splat(b, ir_type_tile(f32, tile_m, 4), 0),
+    };
+    bool dense = mlirOperationIsNull(kernel->classify) || ir_has_attr(kernel->attention, "dense");
+    if (dense)
+        tile_loop_dense(kernel, state);
+    else
+        tile_loop_list(kernel, state);
+    emit_epilogue(kernel, state);
+}
+
+/* ---- The pass -------------------------------------------------------------------- */
+
+static void set_grid(MlirOperation func, struct arena *arena, int tile_m) {
+    const char *words[] = {"q_len", arena_printf(arena, "%d", tile_m), "ceildiv", "heads", "mul",
+                           "batch", "mul"};
+    ir_set_kernel_kind(func, "main");
+    ir_set_kernel_grid(func, words, sizeof words / sizeof words[0]);
+}
+
+/* Scalar functions are private to their attention: gone once inlined. */
+static void erase_functions(const struct tile_kernel *kernel) {
+    const MlirOperation functions[] = {kernel->mask, kernel->score, kernel->classify,
+                                       kernel->kv_bounds};
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
+        if (!mlirOperationIsNull(functions[i]))
+            ir_erase(functions[i]);
+}
+
+static bool tile_function(struct pass_ctx *ctx, MlirOperation module, MlirOperation func) {
+    struct tile_kernel kernel = {.func = func, .attention = ir_find_attention(func)};
+    if (!plan_read(ctx, module, func, kernel.attention, &kernel.plan))
+        return false;
+    MlirOperation attention = kernel.attention;
+    ir_builder_init(&kernel.b, mlirOperationGetContext(module), ctx->scratch);
+    ir_before(&kernel.b, attention);
+    kernel.mask = ir_symbol_func(module, attention, "mask");
+    kernel.score = ir_symbol_func(module, attention, "score");
+    kernel.classify = ir_symbol_func(module, attention, "classify");
+    kernel.kv_bounds = ir_symbol_func(module, attention, "kv_bounds");
+    kernel.q_len = size_arg(&kernel, "size:q_len");
+    kernel.kv_len = size_arg(&kernel, "size:kv_len");
+    kernel.scores = ir_type_tile(ir_type_f32(kernel.b.context), kernel.plan.tile_m,
+                                 kernel.plan.tile_n);
+    emit_kernel(&kernel);
+    ir_erase(attention);
+    erase_functions(&kernel);
+    tile_hoist(ctx->scratch, func);
+    ir_erase_dead(ir_func_body(func));
+    set_grid(func, ctx->scratch, kernel.plan.tile_m);
+    return true;
+}
+
+/* tile
+ * requires     functions with one attn.attention in their entry block; scalar functions
+ *              mask, score, classify, kv_bounds with one block each;
+ * establishes  kernels over tiles: loads, dots, one attn.softmax_step per key block,
+ *              softmax_finish, stores; attn.kernel, attn.grid and the plan as attributes;
+ *              values that do not change in a loop stand in front of it;
+ * breaks       nothing: summary kernels are left alone, the inlined functions are erased. */
+static bool run(struct pass_ctx *ctx, MlirOperation module) {
+    size_t count = 0;
+    MlirOperation *attentions = ir_collect(ctx->scratch, module, "attn.attention", &count);
+    for (size_t i = 0; i < count; i++)
+        if (!tile_function(ctx, module, mlirOperationGetParentOperation(attentions[i])))
+            return false;
+    return true;
+}
+
+const struct pass pass_tile = {"tile", "loops over query and key tiles", run, NULL};

@@ -1,0 +1,52 @@
+/* The kernel under construction by the pass `tile`; shared by tile*.c only. */
+#ifndef ATTN_PASSES_TILE_H
+#define ATTN_PASSES_TILE_H
+
+#include "ir/build.h"
+#include "ir/walk.h"
+#include "passes/pass.h"
+#include "passes/schedule.h"
+
+/* The running softmax: accumulator MxDv, row maxima Mx1 and partial row sums Mx4. */
+enum { STATE_ACC, STATE_M, STATE_L, STATE_COUNT };
+
+struct tile_kernel {
+    struct ir_builder b;
+    MlirOperation func, attention;
+    struct schedule_plan plan;
+    /* Functions of the spec, null when absent. */
+    MlirOperation mask, score, classify, kv_bounds;
+    MlirValue q_len, kv_len;
+    /* Tile coordinates: batch, heads, first and last real query position. */
+    MlirValue batch, head, kv_head, q_first, q_last;
+    MlirValue rows;       /* Mx1: query positions */
+    MlirValue columns;    /* 1xN: 0..N-1 */
+    MlirValue q_tile;     /* shared MxD */
+    MlirValue first_block, last_block, block_count; /* key blocks, last to first */
+    MlirType scores;      /* vector<MxNxf32> */
+};
+
+/* i32 constant at the builder's place. */
+MlirValue tile_const(struct tile_kernel *kernel, int value);
+
+/* One key block: loads, scores, mask where `partial` (i1, uniform), softmax step.
+ * `state` is read and replaced. */
+void tile_key_block(struct tile_kernel *kernel, MlirValue k_first, MlirValue partial,
+                    MlirValue state[STATE_COUNT]);
+
+/* Class of the keys k_first.. of one block for this query tile (0 skip, 1 partial,
+ * 2 whole), kernel->classify inlined; needs kernel->classify. */
+MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first);
+
+/* The loop over key blocks [first_block, last_block] itself, where most of them run. */
+void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
+
+/* The loop over a list of the blocks that are not skipped, built chunk by chunk in
+ * shared memory. */
+void tile_loop_list(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
+
+/* Moves what does not change in a loop in front of it, innermost loops first, and
+ * shares equal reads: values that depend on the row or on nothing are computed once. */
+void tile_hoist(struct arena *scratch, MlirOperation func);
+
+#endif
