@@ -24,7 +24,9 @@
 extern "C" {
 #endif
 
+#ifndef ATTN_VERSION
 #define ATTN_VERSION "0.1.0"
+#endif
 
 #if defined(__GNUC__)
 #define ATTN_API __attribute__((visibility("default")))

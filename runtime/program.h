@@ -1,0 +1,67 @@
+/* A compiled spec: PTX, kernel facts, and the cubins made from it so far.
+ *
+ * A program is built from a payload (parts, see cache.h), whether that was just
+ * compiled or read from the disk: one way in, checked once.  Programs are counted
+ * references, shared by the context's memory cache, the callers and loaded kernels. */
+#ifndef ATTN_RUNTIME_PROGRAM_H
+#define ATTN_RUNTIME_PROGRAM_H
+
+#include <pthread.h>
+
+#include "runtime/cache.h"
+#include "runtime/jit.h"
+#include "support/arena.h"
+#include "support/kernel_info.h"
+
+/* A cubin for one architecture. */
+struct rt_cubin {
+    char arch[16];
+    void *data; /* owned, malloc */
+    size_t size;
+    struct rt_cubin *next;
+};
+
+struct attn_program {
+    int references; /* atomic */
+    struct rt_key key;
+    char *cache_folder; /* in the arena; NULL: no disk cache */
+    bool from_cache;
+    struct arena *arena; /* owns all that follows but the cubins */
+    struct kernel_info info;
+    const char *ptx, *warnings;
+    size_t ptx_size;
+    struct rt_cuda_source *sources;
+    size_t source_count;
+    /* The public description. */
+    struct attn_tensor_info *tensors;
+    struct attn_param_info *params;
+    struct attn_entry_info *entries;
+    const char *workspace, *json;
+    pthread_mutex_t lock; /* guards the list of cubins, held while one is made */
+    struct rt_cubin *cubins;
+};
+
+/* What a compilation yields. */
+struct rt_program_parts {
+    const struct kernel_info *info;
+    const char *ptx;
+    size_t ptx_size;
+    const char *warnings;
+    const struct rt_cuda_source *sources;
+    size_t source_count;
+};
+
+/* Appends the payload that rt_program_create reads. */
+void rt_program_write(const struct rt_program_parts *parts, struct strbuf *out_payload);
+
+/* A program with one reference.  ATTN_IO, saying why, for a payload that is not right.
+ * `cache_folder` may be NULL. */
+struct attn_status *rt_program_create(const char *payload, size_t size, struct rt_key key,
+                                      const char *cache_folder,
+                                      struct attn_program **out_program);
+
+struct attn_program *rt_program_retain(struct attn_program *program);
+/* Same as attn_program_destroy. */
+void rt_program_release(struct attn_program *program);
+
+#endif
