@@ -147,4 +147,117 @@ irdl.dialect @attn {
     %int = irdl.base "#builtin.integer"
     irdl.attributes { "pending" = %int }
   }
+
+  // ---- Votes, mbarriers, TMA, wgmma and roles: builders in build_sm90.h.
+
+  // Largest of the lane's own elements of each row: MxN i32 -> Mx4 i32.
+  irdl.operation @partial_max {
+    %tile = irdl.base "!builtin.vector"
+    %top = irdl.base "!builtin.vector"
+    irdl.operands(tile: %tile)
+    irdl.results(top: %top)
+  }
+  // True in every lane when the predicate (i1 or Mx4) holds in any lane of the warp.
+  irdl.operation @vote_any {
+    %predicate = irdl.any
+    %i1 = irdl.is i1
+    irdl.operands(predicate: %predicate)
+    irdl.results(any: %i1)
+  }
+  // Lane 0's value; the operand is the same in all lanes already.
+  irdl.operation @uniform {
+    %i32 = irdl.is i32
+    irdl.operands(x: %i32)
+    irdl.results(same: %i32)
+  }
+  // True in one lane of the warp.
+  irdl.operation @elect {
+    %i1 = irdl.is i1
+    irdl.results(elected: %i1)
+  }
+  // mbarriers in shared memory, each completed by `arrivals` arrivals.
+  irdl.operation @mbarriers {
+    %t = irdl.base "!builtin.memref"
+    %name = irdl.base "#builtin.string"
+    %offset = irdl.base "#builtin.integer"
+    %arrivals = irdl.base "#builtin.integer"
+    irdl.results(barriers: %t)
+    irdl.attributes { "name" = %name, "byte_offset" = %offset, "arrivals" = %arrivals }
+  }
+  irdl.operation @mbarrier_init {
+    %t = irdl.base "!builtin.memref"
+    irdl.operands(barriers: %t)
+  }
+  irdl.operation @fence_mbarrier_init { }
+  // Waits for the phase of this parity.
+  irdl.operation @mbarrier_wait {
+    %t = irdl.base "!builtin.memref"
+    %i32 = irdl.is i32
+    irdl.operands(barriers: %t, index: %i32, parity: %i32)
+  }
+  // One elected lane of each warp arrives.  Optional unit: single (this thread does).
+  irdl.operation @mbarrier_arrive {
+    %t = irdl.base "!builtin.memref"
+    %i32 = irdl.is i32
+    irdl.operands(barriers: %t, index: %i32)
+  }
+  // Arrives and announces bytes of asynchronous copies.
+  irdl.operation @mbarrier_expect_tx {
+    %t = irdl.base "!builtin.memref"
+    %i32 = irdl.is i32
+    %int = irdl.base "#builtin.integer"
+    irdl.operands(barriers: %t, index: %i32)
+    irdl.attributes { "bytes" = %int }
+  }
+  // TMA copy of rows row.. of src[b, h]; outside of src: zeros.
+  irdl.operation @tma_load {
+    %src = irdl.base "!builtin.memref"
+    %dst = irdl.base "!builtin.memref"
+    %t = irdl.base "!builtin.memref"
+    %i32 = irdl.is i32
+    irdl.operands(src: %src, b: %i32, h: %i32, row: %i32, dst: %dst, barriers: %t, index: %i32)
+  }
+  // attn.dot on the warpgroup's tensor core, asynchronous until attn.wgmma_wait.
+  irdl.operation @wgmma {
+    %a = irdl.any
+    %b = irdl.base "!builtin.memref"
+    %t = irdl.base "!builtin.vector"
+    irdl.operands(a: %a, b: %b, acc: %t)
+    irdl.results(result: %t)
+  }
+  irdl.operation @wgmma_fence { }
+  irdl.operation @wgmma_commit { }
+  irdl.operation @wgmma_wait {
+    %t = irdl.base "!builtin.vector"
+    %int = irdl.base "#builtin.integer"
+    irdl.operands(value: %t)
+    irdl.results(done: %t)
+    irdl.attributes { "pending" = %int }
+  }
+  // setmaxnreg; action: "increase" or "decrease".
+  irdl.operation @set_max_registers {
+    %int = irdl.base "#builtin.integer"
+    %action = irdl.base "#builtin.string"
+    irdl.attributes { "count" = %int, "action" = %action }
+  }
+  // Named barriers of `threads` threads; arrive does not wait.
+  irdl.operation @bar_sync {
+    %i32 = irdl.is i32
+    %int = irdl.base "#builtin.integer"
+    irdl.operands(id: %i32)
+    irdl.attributes { "threads" = %int }
+  }
+  irdl.operation @bar_arrive {
+    %i32 = irdl.is i32
+    %int = irdl.base "#builtin.integer"
+    irdl.operands(id: %i32)
+    irdl.attributes { "threads" = %int }
+  }
+  // atom.inc: the old value of workspace[element]; after `wrap` it starts at 0 again.
+  irdl.operation @atomic_inc {
+    %t = irdl.base "!builtin.memref"
+    %i32 = irdl.is i32
+    irdl.operands(workspace: %t, element: %i32, wrap: %i32)
+    irdl.results(old: %i32)
+  }
 }

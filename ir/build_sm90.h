@@ -1,0 +1,66 @@
+/* Builders of the ops that asynchronous kernels need: votes, mbarriers, TMA copies,
+ * wgmma, roles (docs/ir.md).  Used by `rescale` on every target and by the Hopper
+ * pipeline. */
+#ifndef ATTN_IR_BUILD_SM90_H
+#define ATTN_IR_BUILD_SM90_H
+
+#include "ir/build.h"
+
+/* ---- Votes and lane-partial reductions ------------------------------------- */
+
+/* Maximum of the lane's own elements of each row: MxN i32 -> Mx4 i32, signed. */
+MlirValue ir_partial_max(struct ir_builder *b, MlirValue tile);
+/* True in every lane when the predicate (scalar i1 or Mx4) holds in any lane. */
+MlirValue ir_vote_any(struct ir_builder *b, MlirValue predicate);
+/* Lane 0's value in every lane (shfl.sync.idx): the same value, where it already is,
+ * but kept out of the uniform register file. */
+MlirValue ir_uniform(struct ir_builder *b, MlirValue x);
+/* True in one lane of the warp (elect.sync). */
+MlirValue ir_elect(struct ir_builder *b);
+
+/* ---- mbarriers (PTX ISA, "mbarrier") ---------------------------------------- */
+
+/* `count` mbarriers at byte_offset of shared memory, each completing a phase after
+ * `arrivals` arrivals and all expected bytes. */
+MlirValue ir_mbarriers(struct ir_builder *b, const char *name, int byte_offset, int count,
+                       int arrivals);
+void ir_mbarrier_init(struct ir_builder *b, MlirValue barriers);
+void ir_fence_mbarrier_init(struct ir_builder *b);
+/* Waits until the phase of this parity (0 or 1) has completed. */
+void ir_mbarrier_wait(struct ir_builder *b, MlirValue barriers, MlirValue index,
+                      MlirValue parity);
+/* One arrival: by an elected lane of each warp, or by the executing thread (single). */
+void ir_mbarrier_arrive(struct ir_builder *b, MlirValue barriers, MlirValue index, bool single);
+/* The executing thread arrives and announces `bytes` of asynchronous copies. */
+void ir_mbarrier_expect_tx(struct ir_builder *b, MlirValue barriers, MlirValue index, int bytes);
+
+/* ---- TMA and wgmma ------------------------------------------------------------ */
+
+/* Rows row.. of src[batch, head] to a shared tile, counted by an mbarrier. */
+void ir_tma_load(struct ir_builder *b, MlirValue src, MlirValue batch, MlirValue head,
+                 MlirValue row, MlirValue dst, MlirValue barriers, MlirValue index);
+/* acc + x*y, asynchronous: the result may be read after ir_wgmma_wait. */
+MlirValue ir_wgmma(struct ir_builder *b, MlirValue x, MlirValue y, MlirValue acc,
+                   bool transpose_b);
+void ir_wgmma_fence(struct ir_builder *b);
+void ir_wgmma_commit(struct ir_builder *b);
+/* Waits until at most `pending` committed groups are in flight; gives `value`. */
+MlirValue ir_wgmma_wait(struct ir_builder *b, MlirValue value, int pending);
+
+/* ---- Roles -------------------------------------------------------------------- */
+
+/* Registers of a thread of this warpgroup from here on (setmaxnreg). */
+void ir_set_max_registers(struct ir_builder *b, int count, bool increase);
+/* Named barriers 1..15 for `threads` threads; arrive does not wait. */
+void ir_bar_sync(struct ir_builder *b, MlirValue id, int threads);
+void ir_bar_arrive(struct ir_builder *b, MlirValue id, int threads);
+/* Draws a number from a counter that runs 0..wrap and starts over (atom.inc). */
+MlirValue ir_atomic_inc(struct ir_builder *b, MlirValue workspace, MlirValue element,
+                        MlirValue wrap);
+/* Number of CTAs, i32. */
+MlirValue ir_grid_dim(struct ir_builder *b);
+/* A shared tile for TMA and wgmma: panels of swizzle_bytes, see docs/ir.md. */
+MlirValue ir_shared_panels(struct ir_builder *b, MlirType type, const char *name,
+                           int byte_offset, int swizzle_bytes);
+
+#endif
