@@ -118,11 +118,10 @@ static struct attn_status *check_params(const struct kernel_info *info,
 
 /* ---- Tensors ----------------------------------------------------------- */
 
-static struct attn_status *read_tensor(const struct rt_contract *contract, int index,
-                                       const DLTensor *source, bool addresses,
-                                       struct rt_tensor *out) {
+static struct rt_tensor_rule rule_of(const struct rt_contract *contract, int index,
+                                     bool addresses) {
     const struct kernel_tensor *tensor = &contract->info->tensors[index];
-    struct rt_tensor_rule rule = {
+    return (struct rt_tensor_rule){
         .name = tensor->name,
         .type = tensor->type,
         .rank = tensor->rank,
@@ -132,7 +131,6 @@ static struct attn_status *read_tensor(const struct rt_contract *contract, int i
         .passed_strides = contract->passed_strides[index],
         .check_address = addresses,
     };
-    return rt_tensor_read(source, &rule, out);
 }
 
 /* Sizes come from q and k; their own head_dim, batch and group are checked here. */
@@ -186,34 +184,41 @@ static struct attn_status *check_extents(const struct rt_contract *contract, int
     return NULL;
 }
 
+/* The DLTensor given for tensor `index`, or NULL. */
+static const DLTensor *source_of(const struct kernel_info *info, const struct attn_args *args,
+                                 int index) {
+    const DLTensor *const fixed[KERNEL_TENSOR_CAPTURED] = {args->q, args->k, args->v, args->o,
+                                                           args->lse};
+    if (index < KERNEL_TENSOR_CAPTURED)
+        return fixed[index];
+    const struct attn_tensor_arg *arg = tensor_arg(args, info->tensors[index].name);
+    return arg != NULL ? arg->tensor : NULL;
+}
+
 static struct attn_status *check_tensors(const struct rt_contract *contract,
                                          const struct attn_args *args, bool addresses,
                                          struct rt_call *call) {
     const struct kernel_info *info = contract->info;
-    const DLTensor *fixed[KERNEL_TENSOR_CAPTURED] = {args->q, args->k, args->v, args->o,
-                                                     args->lse};
     for (int i = 0; i < (int)info->tensor_count; i++) {
-        const DLTensor *source = i < KERNEL_TENSOR_CAPTURED ? fixed[i] : NULL;
-        if (i >= KERNEL_TENSOR_CAPTURED) {
-            const struct attn_tensor_arg *arg = tensor_arg(args, info->tensors[i].name);
-            source = arg != NULL ? arg->tensor : NULL;
-        }
-        bool output = i == KERNEL_TENSOR_O || i == KERNEL_TENSOR_LSE;
-        bool optional = i == KERNEL_TENSOR_LSE || (output && !addresses) ||
+        const DLTensor *source = source_of(info, args, i);
+        struct rt_tensor_rule rule = rule_of(contract, i, addresses);
+        bool optional = i == KERNEL_TENSOR_LSE || (i == KERNEL_TENSOR_O && !addresses) ||
                         (i >= KERNEL_TENSOR_CAPTURED && !info->tensors[i].used);
         if (source == NULL && !optional)
-            return RT_FAIL(ATTN_INVALID_ARGUMENT, "tensor '%s' is missing",
-                           info->tensors[i].name);
-        struct rt_tensor *tensor = &call->tensors[i];
-        memset(tensor, 0, sizeof *tensor);
+            return RT_FAIL(ATTN_INVALID_ARGUMENT, "tensor '%s' is missing", rule.name);
+        memset(&call->tensors[i], 0, sizeof call->tensors[i]);
         if (source != NULL)
-            RT_TRY(read_tensor(contract, i, source, addresses, tensor));
+            RT_TRY(rt_tensor_read(source, &rule, &call->tensors[i]));
         if (i == KERNEL_TENSOR_K)
             RT_TRY(find_sizes(contract, call));
     }
-    for (int i = 0; i < (int)info->tensor_count; i++)
-        if (call->tensors[i].given)
-            RT_TRY(check_extents(contract, i, call));
+    for (int i = 0; i < (int)info->tensor_count; i++) {
+        struct rt_tensor_rule rule = rule_of(contract, i, addresses);
+        if (!call->tensors[i].given)
+            continue;
+        RT_TRY(check_extents(contract, i, call));
+        RT_TRY(rt_tensor_check(source_of(info, args, i), &rule, &call->tensors[i]));
+    }
     return NULL;
 }
 

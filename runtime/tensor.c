@@ -142,17 +142,21 @@ static struct attn_status *check_address(const DLTensor *source, const struct rt
 struct attn_status *rt_tensor_read(const DLTensor *source, const struct rt_tensor_rule *rule,
                                    struct rt_tensor *out_tensor) {
     RT_TRY(check_kind(source, rule));
-    RT_TRY(read_shape(source, rule, out_tensor));
     out_tensor->given = true;
-    if (!out_tensor->empty) {
+    return read_shape(source, rule, out_tensor);
+}
+
+struct attn_status *rt_tensor_check(const DLTensor *source, const struct rt_tensor_rule *rule,
+                                    struct rt_tensor *tensor) {
+    if (!tensor->empty) {
         if (rule->rows)
-            RT_TRY(check_rows(rule, out_tensor));
-        RT_TRY(check_compact(rule, out_tensor));
+            RT_TRY(check_rows(rule, tensor));
+        RT_TRY(check_compact(rule, tensor));
         for (int axis = 0; rule->written && axis < rule->rank; axis++)
-            if (out_tensor->extents[axis] > 1 && out_tensor->strides[axis] == 0)
+            if (tensor->extents[axis] > 1 && tensor->strides[axis] == 0)
                 return RT_FAIL(ATTN_INVALID_ARGUMENT,
                                "tensor '%s' is written, but has stride 0 on axis %d", rule->name,
                                axis);
     }
-    return check_address(source, rule, out_tensor);
+    return check_address(source, rule, tensor);
 }

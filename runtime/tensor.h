@@ -31,10 +31,14 @@ struct rt_tensor_rule {
     bool check_address;     /* false: only shapes matter (workspace size) */
 };
 
-/* Reads a DLTensor and checks it against the rule; extents are checked by the
- * caller, who knows what they must be.  ATTN_INVALID_ARGUMENT names the tensor, what
- * was found and what was expected. */
+/* Reads a DLTensor: rank, dtype and device are checked, extents and strides copied
+ * (compact strides where DLPack has none).  ATTN_INVALID_ARGUMENT names the tensor,
+ * what was found and what was expected. */
 struct attn_status *rt_tensor_read(const DLTensor *source, const struct rt_tensor_rule *rule,
                                    struct rt_tensor *out_tensor);
+
+/* The second half, once the caller has found the extents right: strides and address. */
+struct attn_status *rt_tensor_check(const DLTensor *source, const struct rt_tensor_rule *rule,
+                                    struct rt_tensor *tensor);
 
 #endif

@@ -1,0 +1,169 @@
+#include "fake_driver.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct fake_state fake;
+
+static char context_a, module_a, functions[64][32];
+static int function_count;
+
+static int get_name(int error, const char **name) {
+    *name = error == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : "CUDA_ERROR_FAKE";
+    return 0;
+}
+static int get_string(int error, const char **text) {
+    (void)error;
+    *text = "made up";
+    return 0;
+}
+
+static int get_attribute(int *value, int attribute, int device) {
+    (void)device;
+    *value = attribute == RT_DEVICE_CAPABILITY_MAJOR   ? 9
+             : attribute == RT_DEVICE_CAPABILITY_MINOR ? 0
+             : attribute == RT_DEVICE_SM_COUNT         ? 132
+             : attribute == RT_DEVICE_MAX_SHARED_OPTIN ? FAKE_MAX_SHARED
+                                                       : -1;
+    return 0;
+}
+
+static int get_current(struct CUctx_st **context) {
+    *context = fake.current;
+    return 0;
+}
+static int get_device(int *device) {
+    *device = 0;
+    return 0;
+}
+static int push(struct CUctx_st *context) {
+    fake.push_count++;
+    fake.current = context;
+    return 0;
+}
+static int pop(struct CUctx_st **context) {
+    *context = fake.current;
+    fake.current = NULL;
+    return 0;
+}
+
+static int load_data(struct CUmod_st **module, const void *image, unsigned count, int *options,
+                     void **values) {
+    fake.image = image;
+    for (unsigned i = 0; fake.fail_load != 0 && i < count; i++)
+        if (options[i] == RT_JIT_ERROR_LOG_BUFFER)
+            strcpy(values[i], "ptxas fatal: made up");
+    if (fake.fail_load != 0)
+        return fake.fail_load;
+    fake.load_count++;
+    *module = (struct CUmod_st *)&module_a;
+    return 0;
+}
+static int unload(struct CUmod_st *module) {
+    fake.unload_count += module == (struct CUmod_st *)&module_a;
+    return 0;
+}
+static int get_function(struct CUfunc_st **function, struct CUmod_st *module, const char *name) {
+    (void)module;
+    if (strcmp(name, "absent") == 0)
+        return 500;
+    snprintf(functions[function_count % 64], sizeof *functions, "%s", name);
+    *function = (struct CUfunc_st *)functions[function_count++ % 64];
+    return 0;
+}
+static int get_function_attribute(int *value, int attribute, struct CUfunc_st *function) {
+    (void)function;
+    *value = attribute == RT_FUNC_REGISTERS ? 168 : 0;
+    return 0;
+}
+static int set_function_attribute(struct CUfunc_st *function, int attribute, int value) {
+    (void)function;
+    if (attribute == RT_FUNC_MAX_DYNAMIC_SHARED)
+        fake.max_dynamic_shared = value;
+    return 0;
+}
+
+static int launch(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+                  struct CUstream_st *stream, void **parameters, void **extra) {
+    if (fake.fail_launch != 0)
+        return fake.fail_launch;
+    if (grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1 || extra != NULL)
+        return 1;
+    int n = fake.launch_count++ % FAKE_MAX_LAUNCHES;
+    struct fake_launch *record = &fake.launches[n];
+    snprintf(record->name, sizeof record->name, "%s", (const char *)function);
+    record->grid = grid_x;
+    record->threads = block_x;
+    record->shared_bytes = shared_bytes;
+    record->stream = stream;
+    for (int i = 0; i < FAKE_MAX_PARAMS && fake.param_sizes[n][i] != 0; i++) {
+        record->params[i] = parameters[i];
+        memcpy(record->bytes[i], parameters[i], fake.param_sizes[n][i]);
+    }
+    return 0;
+}
+
+static int encode(void *map, int type, uint32_t rank, void *address, const uint64_t *extents,
+                  const uint64_t *strides, const uint32_t *box, const uint32_t *element_strides,
+                  int interleave, int swizzle, int l2_promotion, int fill) {
+    if (rank != 5 || interleave != 0 || fill != 0 || l2_promotion != RT_TENSOR_MAP_L2_128B ||
+        (uintptr_t)map % 64 != 0 || element_strides[0] != 1)
+        return 1;
+    fake.map.type = type;
+    fake.map.address = (uint64_t)(uintptr_t)address;
+    memcpy(fake.map.extents, extents, sizeof fake.map.extents);
+    memcpy(fake.map.strides, strides, sizeof fake.map.strides);
+    memcpy(fake.map.box, box, sizeof fake.map.box);
+    fake.map.swizzle = swizzle;
+    memset(map, 0xA5, 128);
+    return 0;
+}
+
+static int set_bytes(uint64_t address, unsigned char value, size_t count,
+                     struct CUstream_st *stream) {
+    (void)stream;
+    fake.memset_count += value == 0;
+    fake.memset_address = address;
+    fake.memset_bytes = count;
+    return 0;
+}
+static int allocate(uint64_t *address, size_t bytes) {
+    (void)bytes;
+    fake.alloc_count++;
+    *address = 4096;
+    return 0;
+}
+static int synchronize(struct CUstream_st *stream) {
+    (void)stream;
+    fake.sync_count++;
+    return 0;
+}
+
+void fake_reset(void) {
+    memset(&fake, 0, sizeof fake);
+    fake.current = (struct CUctx_st *)&context_a;
+}
+
+const struct rt_driver *fake_driver(void) {
+    static const struct rt_driver table = {
+        .cuGetErrorName = get_name,
+        .cuGetErrorString = get_string,
+        .cuDeviceGetAttribute = get_attribute,
+        .cuCtxGetCurrent = get_current,
+        .cuCtxGetDevice = get_device,
+        .cuCtxPushCurrent = push,
+        .cuCtxPopCurrent = pop,
+        .cuModuleLoadDataEx = load_data,
+        .cuModuleUnload = unload,
+        .cuModuleGetFunction = get_function,
+        .cuFuncGetAttribute = get_function_attribute,
+        .cuFuncSetAttribute = set_function_attribute,
+        .cuLaunchKernel = launch,
+        .cuTensorMapEncodeTiled = encode,
+        .cuMemsetD8Async = set_bytes,
+        .cuMemAlloc = allocate,
+        .cuStreamSynchronize = synchronize,
+    };
+    return &table;
+}
