@@ -1,5 +1,8 @@
 /* What the suites share; see suites.h. */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support/strbuf.h"
 #include "tests/e2e/suites.h"
@@ -64,4 +67,59 @@ void e2e_judge(struct arena *arena, const struct accuracy *accuracy, struct resu
     strbuf_init(&text, arena);
     accuracy_print(accuracy, &text);
     result->message = strbuf_text(&text);
+}
+
+void e2e_compare(const struct executor *executor, const struct call *call,
+                 enum call_layout layout, const struct ref_result *reference, uint64_t seed,
+                 struct result *result) {
+    struct accuracy accuracy;
+    struct call_tensor o = call_output(call, executor->dtype, layout);
+    struct call_tensor lse = call_lse_output(call);
+    memcpy(result->sizes, call->sizes, sizeof result->sizes);
+    result->message = executor_run(executor, call, seed, &o, &lse);
+    result->ok = false;
+    if (result->message)
+        return;
+    accuracy_check(reference, call_decode(call, &o), call_decode(call, &lse), call->sizes,
+                   call->attention->head_dim_v, executor->dtype, &accuracy);
+    e2e_judge(call->arena, &accuracy, result);
+}
+
+/* ---- Threads -------------------------------------------------------------- */
+
+enum { MAX_THREADS = 64 };
+
+struct crew {
+    atomic_llong next;
+    int64_t count;
+    void (*on_start)(void);
+    void (*work)(void *context, int64_t index);
+    void *context;
+};
+
+static void *crew_member(void *argument) {
+    struct crew *crew = argument;
+    int64_t index;
+    if (crew->on_start)
+        crew->on_start();
+    while ((index = atomic_fetch_add(&crew->next, 1)) < crew->count)
+        crew->work(crew->context, index);
+    return NULL;
+}
+
+void e2e_parallel(int64_t count, int threads, void (*on_start)(void),
+                  void (*work)(void *context, int64_t index), void *context) {
+    struct crew crew = {.count = count, .on_start = on_start, .work = work, .context = context};
+    pthread_t members[MAX_THREADS];
+    int started = 0;
+    if (threads < 1)
+        threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    threads = threads < 1 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
+    while (started < threads && started < count &&
+           !pthread_create(&members[started], NULL, crew_member, &crew))
+        started++;
+    if (!started)
+        crew_member(&crew);
+    for (int i = 0; i < started; i++)
+        pthread_join(members[i], NULL);
 }

@@ -64,9 +64,10 @@ bool load_spec_text(struct arena *arena, const char *name, const char *text,
     loaded.diags = diag_sink_create(arena, loaded.sources);
     loaded.spec = frontend_check_text(arena, loaded.sources, name, text, strlen(text), NULL,
                                       loaded.diags);
-    diag_print(loaded.diags, false, stderr);
-    if (!loaded.spec)
+    if (!loaded.spec) {
+        diag_print(loaded.diags, false, stderr);
         return false;
+    }
     if (loaded.spec->attention_count != 1) {
         fprintf(stderr, "e2e: %s has %zu attentions, expected one\n", name,
                 loaded.spec->attention_count);

@@ -131,6 +131,10 @@ static const char *check_picture(struct arena *arena, const struct e2e_options *
     struct loaded loaded;
     if (!load_spec(arena, options->specs_dir, pattern->name, &as_written, &loaded))
         return "the spec does not check";
+    if (diag_warning_count(loaded.diags)) {
+        diag_print(loaded.diags, false, stderr);
+        return "the spec has warnings";
+    }
     if (strcmp(loaded.attention->name, pattern->name))
         return "the attention is not called like the file";
     const char *line = strstr(loaded.text, mark);

@@ -3,6 +3,7 @@
 #define ATTN_TESTS_E2E_SUITES_H
 
 #include "reference/accuracy.h"
+#include "tests/e2e/executor.h"
 #include "tests/e2e/load.h"
 #include "tests/e2e/patterns.h"
 #include "tests/e2e/report.h"
@@ -17,6 +18,7 @@ struct e2e_options {
     int seeds;          /* emulator: seeds per size */
     int threads;        /* of reference and emulator; 0: one per core */
     bool small;         /* a selection of sizes: sanitizers, quick looks */
+    bool poison;        /* GPU: fill workspaces with 0xff first */
 };
 
 /* True if `name` was asked for. */
@@ -42,6 +44,17 @@ struct ref_result e2e_reference(const struct call *call, int threads);
 
 /* Turns an accuracy report into the figures and message of a result. */
 void e2e_judge(struct arena *arena, const struct accuracy *accuracy, struct result *result);
+
+/* Runs an encoded call on an executor, compares with the reference and fills in
+ * everything of `result` but suite, name and variant. */
+void e2e_compare(const struct executor *executor, const struct call *call,
+                 enum call_layout layout, const struct ref_result *reference, uint64_t seed,
+                 struct result *result);
+
+/* Calls work(context, i) for i of [0, count) on `threads` threads (0: one per core);
+ * on_start (may be NULL) runs first in each thread. */
+void e2e_parallel(int64_t count, int threads, void (*on_start)(void),
+                  void (*work)(void *context, int64_t index), void *context);
 
 /* ---- Suites -------------------------------------------------------------- */
 

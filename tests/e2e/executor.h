@@ -1,0 +1,55 @@
+/* A compiled spec and a machine to run it on: the emulator or a GPU.
+ *
+ * Executors are created and run from several threads at once, each by one. */
+#ifndef ATTN_TESTS_E2E_EXECUTOR_H
+#define ATTN_TESTS_E2E_EXECUTOR_H
+
+#include "tests/e2e/call.h"
+#include "tests/e2e/load.h"
+
+enum machine { MACHINE_EMULATOR, MACHINE_GPU };
+
+struct executor {
+    enum machine machine;
+    const char *target; /* "sm_80" */
+    enum scalar_type dtype;
+    union {
+        const struct compiled *compiled; /* emulator */
+        struct attn_kernel *kernel;      /* GPU */
+    };
+};
+
+/* Opens the machine's GPU and makes its context current in the calling thread.  NULL, or
+ * why there is none.  executor_gpu_enter does the second half in other threads.  With
+ * `poison` a workspace is filled with 0xff before its first state is set; without it a
+ * sanitizer can see reads of workspace that nobody wrote. */
+const char *executor_gpu_open(struct arena *arena, bool poison);
+void executor_gpu_enter(void);
+
+/* Name of a fact about the GPU ("gpu", "driver", "multiprocessors") and its value, by
+ * number; NULL behind the last. */
+const char *executor_gpu_fact(struct arena *arena, int number, const char **out_value);
+
+/* Compiles a loaded spec for a target (NULL: the compiler's choice) and, on the GPU,
+ * loads it.  NULL, or a text in the spec's arena about what failed. */
+const char *executor_create(struct loaded *loaded, enum machine machine, const char *target,
+                            struct executor *out_executor);
+void executor_destroy(struct executor *executor);
+
+/* Runs a call whose q, k, v are encoded in the executor's dtype; fills o and lse, which
+ * come from call_output and call_lse_output.  `seed` decides the emulator's order.  NULL,
+ * or a text about what failed: a launch error, a report of the emulator, a write beside
+ * the outputs, an element of the outputs that was not written. */
+const char *executor_run(const struct executor *executor, const struct call *call, uint64_t seed,
+                         struct call_tensor *o, struct call_tensor *lse);
+
+/* The machines' parts. */
+const char *emulator_create(struct loaded *loaded, const char *target, struct executor *executor);
+const char *emulator_run(const struct executor *executor, const struct call *call, uint64_t seed,
+                         struct call_tensor *o, struct call_tensor *lse);
+const char *gpu_create(struct loaded *loaded, const char *target, struct executor *executor);
+const char *gpu_run(const struct executor *executor, const struct call *call,
+                    struct call_tensor *o, struct call_tensor *lse);
+void gpu_destroy(struct executor *executor);
+
+#endif
