@@ -28,9 +28,9 @@ bool compile_stage_is_known(const char *name);
 const char *compile_pass_name(size_t index);
 const char *compile_pass_summary(size_t index);
 
-/* Targets that the compiler can generate code for, best default last resort first,
- * NULL-terminated; a subset of frontend_targets(). */
-const char *const *compile_targets(void);
+/* Targets that the compiler can generate code for, NULL past the end; number 0 is the
+ * default.  A subset of frontend_targets(). */
+const char *compile_target(size_t index);
 bool compile_target_is_supported(const char *name);
 
 /* Zero is the default of every field; strings are borrowed. */
@@ -113,13 +113,12 @@ bool compile_key(struct arena *arena, struct source_set *sources, const struct s
 /* Runs passes (comma-separated names of compile_pass_name, or "" for none) on a module
  * in MLIR's text form, verifies after each, and appends the module after the last one.
  * Text that does not parse or verify is an error in `diags` that quotes MLIR. */
-bool compile_run_passes(struct arena *arena, struct source_set *sources, const char *name,
-                        const char *text, size_t length, const char *passes,
+bool compile_run_passes(const char *name, const char *text, size_t length, const char *passes,
                         struct diag_sink *diags, struct strbuf *out_text);
 
-/* The same from a module after "pipeline" to PTX and its kernel facts. */
-bool compile_emit_ptx(struct arena *arena, struct source_set *sources, const char *name,
-                      const char *text, size_t length, struct diag_sink *diags,
-                      struct strbuf *out_ptx, struct kernel_info *out_info);
+/* The same from a module after "pipeline" to PTX.  A module alone does not know the
+ * spec's tensors and parameters, so there are no kernel facts. */
+bool compile_emit_ptx(struct arena *arena, const char *name, const char *text, size_t length,
+                      struct diag_sink *diags, struct strbuf *out_ptx);
 
 #endif

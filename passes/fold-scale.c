@@ -15,6 +15,7 @@
  *     x / d           => x·(1/d)      d constant or the same for the whole loop
  *     (x·f1)·f2       => x·(f1·f2)    constants
  *     x·f + y         => fma(x, f, y)
+ *     x·f - y         => fma(x, f, -y)
  */
 #include <float.h>
 #include <math.h>
@@ -92,11 +93,11 @@ struct simplify {
     struct score_set *set;
 };
 
-/* Replaces `op` by a value that depends on s like op's result did. */
+/* Replaces `op` by a value that depends on s like op's result did.  The op itself stays
+ * until all is done: a new op must not get the address of a member of the set. */
 static void replace(struct simplify *s, MlirOperation op, MlirValue value) {
     ir_map_set(s->set->members, value, s->set->outside);
     ir_replace_uses(ir_result(op, 0), value);
-    ir_erase(op);
 }
 
 /* 1/d next to the definition of what is stretched over the tile, null when the divisor
@@ -146,18 +147,33 @@ static void simplify_product(struct simplify *s, MlirOperation op) {
     replace(s, op, ir_mulf(&s->b, inner, ir_splat(&s->b, type, outer_factor * inner_factor)));
 }
 
-/* x·f + y: the product must have no other use and depend on s. */
+/* The product of a score that is operand i of `op`, null if it is none. */
+static MlirOperation score_product(const struct simplify *s, MlirOperation op, size_t i) {
+    MlirValue product = ir_operand(op, i);
+    MlirOperation mul = ir_def_op(product, "arith.mulf");
+    return is_score(s->set, product) ? mul : (MlirOperation){NULL};
+}
+
 static void simplify_sum(struct simplify *s, MlirOperation op) {
     for (size_t i = 0; i < 2; i++) {
-        MlirValue product = ir_operand(op, i);
-        MlirOperation mul = ir_def_op(product, "arith.mulf");
-        if (mlirOperationIsNull(mul) || !is_score(s->set, product))
+        MlirOperation mul = score_product(s, op, i);
+        if (mlirOperationIsNull(mul))
             continue;
         ir_before(&s->b, op);
         replace(s, op, ir_fma(&s->b, ir_operand(mul, 0), ir_operand(mul, 1),
                               ir_operand(op, 1 - i)));
         return;
     }
+}
+
+/* x·f - y; the sign goes into the FMA's operand. */
+static void simplify_difference(struct simplify *s, MlirOperation op) {
+    MlirOperation mul = score_product(s, op, 0);
+    if (mlirOperationIsNull(mul))
+        return;
+    ir_before(&s->b, op);
+    MlirValue minus = ir_negf(&s->b, ir_operand(op, 1));
+    replace(s, op, ir_fma(&s->b, ir_operand(mul, 0), ir_operand(mul, 1), minus));
 }
 
 static void simplify_all(struct pass_ctx *ctx, MlirOperation func, struct simplify *s,
@@ -181,6 +197,7 @@ static void simplify_scores(struct pass_ctx *ctx, MlirOperation func) {
     simplify_all(ctx, func, &s, "arith.divf", simplify_division);
     simplify_all(ctx, func, &s, "arith.mulf", simplify_product);
     simplify_all(ctx, func, &s, "arith.addf", simplify_sum);
+    simplify_all(ctx, func, &s, "arith.subf", simplify_difference);
     ir_erase_dead(ir_func_body(func));
 }
 

@@ -102,8 +102,28 @@ static void share_reads(struct arena *scratch, MlirOperation func) {
     }
 }
 
+/* Stretched constants become splats: immediates, and factors that fold-scale can see. */
+static void fold_splats(struct arena *scratch, MlirOperation func) {
+    struct ir_builder b;
+    size_t count = 0;
+    MlirOperation *stretches = ir_collect(scratch, func, "vector.broadcast", &count);
+    ir_builder_init(&b, mlirOperationGetContext(func), scratch);
+    for (size_t i = 0; i < count; i++) {
+        MlirValue stretched = ir_result(stretches[i], 0);
+        MlirType type = mlirValueGetType(stretched);
+        double real;
+        int64_t whole;
+        ir_before(&b, stretches[i]);
+        if (ir_constant_float(ir_operand(stretches[i], 0), &real))
+            ir_replace_uses(stretched, ir_splat(&b, type, real));
+        else if (ir_constant_int(ir_operand(stretches[i], 0), &whole))
+            ir_replace_uses(stretched, ir_splat(&b, type, (double)whole));
+    }
+}
+
 void tile_hoist(struct arena *scratch, MlirOperation func) {
     size_t count = 0;
+    fold_splats(scratch, func);
     MlirOperation *loops = ir_collect(scratch, func, "scf.for", &count);
     for (size_t i = count; i-- > 0;)
         hoist_loop(scratch, loops[i]);

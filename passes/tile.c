@@ -21,7 +21,10 @@ MlirValue tile_const(struct tile_kernel *kernel, int value) {
 
 /* ---- Calls of the spec's functions ----------------------------------------- */
 
-/* Inlines `func` on its leading arguments and as many of the attention's sizes, params,
+/* Arguments of a kernel before its sizes: q, k, v, o, lse. */
+enum { FIXED_ARGS = 5 };
+
+/* Inlines `func` on its leading arguments and as many of the kernel's sizes, params,
  * tensors and summaries as it takes. */
 static void call_inline(struct tile_kernel *kernel, MlirOperation func, const MlirValue *leading,
                         size_t leading_count, MlirValue *out_results) {
@@ -31,7 +34,7 @@ static void call_inline(struct tile_kernel *kernel, MlirOperation func, const Ml
     for (size_t i = 0; i < count; i++)
         args[i] = i < leading_count
                       ? leading[i]
-                      : ir_operand(kernel->attention, IR_ATTENTION_ARGS + i - leading_count);
+                      : ir_func_arg(kernel->func, FIXED_ARGS + i - leading_count);
     ir_inline(&kernel->b, func, args, count, out_results);
 }
 
@@ -116,19 +119,28 @@ void tile_key_block(struct tile_kernel *kernel, MlirValue k_first, MlirValue par
         state[i] = ir_result(step, i);
 }
 
+/* True where the block needs the mask code: it crosses kv_len, or is not known to be
+ * whole.  A mask without classification is evaluated everywhere. */
+static MlirValue needs_mask(struct tile_kernel *kernel, MlirValue k_first) {
+    struct ir_builder *b = &kernel->b;
+    bool has_mask = !mlirOperationIsNull(kernel->mask);
+    if (has_mask && mlirOperationIsNull(kernel->classify))
+        return ir_const_bool(b, true);
+    MlirValue k_end = ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n));
+    MlirValue crosses = ir_cmpi(b, IR_SGT, k_end, kernel->kv_len);
+    if (mlirOperationIsNull(kernel->classify))
+        return crosses;
+    MlirValue block_class = tile_classify(kernel, k_first);
+    return ir_ori(b, crosses, ir_cmpi(b, IR_NE, block_class, tile_const(kernel, 2)));
+}
+
 void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
     struct ir_builder *b = &kernel->b;
     struct ir_for loop = ir_for_begin(b, tile_const(kernel, 0), kernel->block_count,
                                       tile_const(kernel, 1), state, STATE_COUNT);
     MlirValue block = ir_subi(b, kernel->last_block, loop.iv);
     MlirValue k_first = ir_muli(b, block, tile_const(kernel, kernel->plan.tile_n));
-    MlirValue k_end = ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n));
-    MlirValue partial = ir_cmpi(b, IR_SGT, k_end, kernel->kv_len);
-    if (!mlirOperationIsNull(kernel->classify)) {
-        MlirValue block_class = tile_classify(kernel, k_first);
-        MlirValue holes = ir_cmpi(b, IR_NE, block_class, tile_const(kernel, 2));
-        partial = ir_ori(b, partial, holes);
-    }
+    MlirValue partial = needs_mask(kernel, k_first);
     MlirValue carried[STATE_COUNT];
     for (size_t i = 0; i < STATE_COUNT; i++)
         carried[i] = ir_for_arg(&loop, i);

@@ -1,0 +1,17 @@
+/* What the spec alone says about a compiled attention (compiler/ only). */
+#ifndef ATTN_COMPILER_FACTS_H
+#define ATTN_COMPILER_FACTS_H
+
+#include "frontend/ast.h"
+#include "support/kernel_info.h"
+
+/* Name, types, tensors with their extents and parameters of an attention; the back end
+ * adds the kernels. */
+struct kernel_info *facts_of_attention(struct arena *arena, const struct attention *attention);
+
+/* The CUDA C++ files behind the extern functions that the attention calls, each once. */
+const struct source_file *const *facts_extern_files(struct arena *arena,
+                                                    const struct attention *attention,
+                                                    size_t *out_count);
+
+#endif
