@@ -238,15 +238,21 @@ MlirValue ir_func_arg(MlirOperation func, size_t i);
 /* Appends an argument (type and block argument), with `attn.arg` unless NULL. */
 MlirValue ir_func_add_arg(MlirOperation func, MlirType type, const char *arg);
 void ir_return(struct ir_builder *b, const MlirValue *values, size_t count);
+/* The declaration of a CUDA C++ function `name` (attribute attn.extern = its name) for
+ * these argument types, made at the end of the module when it is not there.  Vector
+ * types of one shape: the function applied to every element; those declarations are
+ * called NAME.RxC. */
+MlirOperation ir_extern_func(MlirOperation module, struct arena *arena, const char *name,
+                             const MlirType *args, size_t arg_count, MlirType result);
 /* func.call of `func`; results: ir_result. */
 MlirOperation ir_call(struct ir_builder *b, MlirOperation func, const MlirValue *args,
                       size_t count);
 
 /* ---- attn ---------------------------------------------------------------- */
 
-/* attn.attention.  Its mask, score, classify and kv_bounds functions take the
- * arguments of the function around it that follow lse (sizes, params, tensors,
- * workspaces), in that order. */
+/* attn.attention.  Its functions take the arguments of the function around it that
+ * follow lse, in that order: mask and score the sizes, params and tensors, classify
+ * and kv_bounds the workspaces too. */
 struct ir_attention {
     MlirValue q, k, v, o, lse, scale;
     int group; /* query heads per KV head; 0: any */

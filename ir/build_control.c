@@ -135,25 +135,32 @@ void ir_while_end(struct ir_builder *b, struct ir_while *loop, const MlirValue *
 
 /* ---- Functions ----------------------------------------------------------- */
 
+static void set_signature(MlirOperation func, const char *name, bool is_private,
+                          const MlirType *args, size_t arg_count, const MlirType *results,
+                          size_t result_count) {
+    MlirContext context = mlirOperationGetContext(func);
+    MlirType type = mlirFunctionTypeGet(context, (intptr_t)arg_count, args,
+                                        (intptr_t)result_count, results);
+    ir_set_attr(func, "sym_name", ir_attr_string(context, name));
+    ir_set_attr(func, "function_type", mlirTypeAttrGet(type));
+    if (is_private)
+        ir_set_attr(func, "sym_visibility", ir_attr_string(context, "private"));
+}
+
 MlirOperation ir_func(struct ir_builder *b, const char *name, bool is_private,
                       const MlirType *args, size_t arg_count, const MlirType *results,
                       size_t result_count) {
-    MlirType type = mlirFunctionTypeGet(b->context, (intptr_t)arg_count, args,
-                                        (intptr_t)result_count, results);
     MlirOperation func = region_op(b, "func.func", NULL, 0, NULL, 0, &(bool){true}, 1, args,
                                    arg_count);
-    mlirOperationSetAttributeByName(func, ir_ref("sym_name"), ir_attr_string(b->context, name));
-    mlirOperationSetAttributeByName(func, ir_ref("function_type"), mlirTypeAttrGet(type));
-    if (is_private)
-        mlirOperationSetAttributeByName(func, ir_ref("sym_visibility"),
-                                        ir_attr_string(b->context, "private"));
+    set_signature(func, name, is_private, args, arg_count, results, result_count);
     return func;
 }
 
 MlirBlock ir_func_body(MlirOperation func) { return body_of(func, 0); }
 
 size_t ir_func_arg_count(MlirOperation func) {
-    return (size_t)mlirBlockGetNumArguments(ir_func_body(func));
+    MlirAttribute type = mlirOperationGetAttributeByName(func, ir_ref("function_type"));
+    return (size_t)mlirFunctionTypeGetNumInputs(mlirTypeAttrGetValue(type));
 }
 
 MlirValue ir_func_arg(MlirOperation func, size_t i) {
@@ -176,11 +183,10 @@ MlirValue ir_func_add_arg(MlirOperation func, MlirType type, const char *arg) {
     MlirType new = mlirFunctionTypeGet(mlirOperationGetContext(func), count + 1, inputs,
                                        result_count, results);
     mlirOperationSetAttributeByName(func, ir_ref("function_type"), mlirTypeAttrGet(new));
-    /* arg_attrs, where present, must grow with the arguments. */
-    size_t number = (size_t)count;
     MlirValue value =
         mlirBlockAddArgument(ir_func_body(func), type, mlirOperationGetLocation(func));
-    ir_func_set_arg_attr(func, number, "attn.arg",
+    /* Also without a kind: arg_attrs, where present, must grow with the arguments. */
+    ir_func_set_arg_attr(func, (size_t)count, "attn.arg",
                          arg ? ir_attr_string(mlirOperationGetContext(func), arg)
                              : mlirAttributeGetNull());
     return value;
@@ -188,6 +194,24 @@ MlirValue ir_func_add_arg(MlirOperation func, MlirType type, const char *arg) {
 
 void ir_return(struct ir_builder *b, const MlirValue *values, size_t count) {
     ir_op(b, "func.return", values, count, NULL, 0, NULL, 0);
+}
+
+MlirOperation ir_extern_func(MlirOperation module, struct arena *arena, const char *name,
+                             const MlirType *args, size_t arg_count, MlirType result) {
+    const char *symbol = name;
+    if (ir_is_vector(result))
+        symbol = arena_printf(arena, "%s.%dx%d", name, (int)ir_rows(result),
+                              (int)ir_columns(result));
+    MlirOperation known = ir_find_func(module, symbol);
+    if (!mlirOperationIsNull(known))
+        return known;
+    struct ir_builder b;
+    ir_builder_init(&b, mlirOperationGetContext(module), arena);
+    ir_at_end(&b, body_of(module, 0));
+    MlirOperation func = region_op(&b, "func.func", NULL, 0, NULL, 0, &(bool){false}, 1, NULL, 0);
+    set_signature(func, symbol, true, args, arg_count, &result, 1);
+    ir_set_attr(func, "attn.extern", ir_attr_string(b.context, name));
+    return func;
 }
 
 MlirOperation ir_call(struct ir_builder *b, MlirOperation func, const MlirValue *args,

@@ -6,8 +6,8 @@
 // listed attributes are required, optional ones are not listed.  Shapes, layouts
 // and ranges of attributes are checked by verify.c.
 irdl.dialect @attn {
-  // One attention of the function around it, whose further arguments (sizes, params,
-  // tensors, workspaces) the mask and score functions take in the same order.
+  // One attention of the function around it, whose further arguments its functions
+  // take: mask and score the sizes, params, tensors; classify and kv_bounds all.
   // Optional: score mask classify kv_bounds (symbols), dense.
   irdl.operation @attention {
     %q = irdl.base "!builtin.memref"

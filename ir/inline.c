@@ -96,9 +96,27 @@ static MlirType joined_shape(const struct ir_builder *b, MlirOperation op,
     return shape;
 }
 
+/* A call of an extern function for every element. */
+static MlirValue widen_call(struct ir_builder *b, MlirOperation op, const MlirValue *operands,
+                            size_t count, MlirType result) {
+    enum { MAX_OPERANDS = 64 };
+    MlirType types[MAX_OPERANDS];
+    MlirOperation module = op;
+    while (!ir_is_op(module, "builtin.module"))
+        module = mlirOperationGetParentOperation(module);
+    MlirOperation callee = ir_symbol_func(module, op, "callee");
+    const char *name = ir_text_attr(callee, "attn.extern");
+    if (!name)
+        ir_ice(op, "only extern functions can be called on vectors");
+    for (size_t i = 0; i < count; i++)
+        types[i] = mlirValueGetType(operands[i]);
+    MlirOperation wide = ir_extern_func(module, b->arena, name, types, count, result);
+    return ir_result(ir_call(b, wide, operands, count), 0);
+}
+
 /* Rebuilds a scalar op on vectors of `shape`. */
 static void widen(struct ir_builder *b, MlirOperation op, MlirType shape, struct ir_map *map) {
-    enum { MAX_OPERANDS = 16, MAX_ATTRS = 16 };
+    enum { MAX_OPERANDS = 64, MAX_ATTRS = 16 };
     MlirValue operands[MAX_OPERANDS];
     struct ir_attr attrs[MAX_ATTRS];
     size_t count = ir_operand_count(op);
@@ -121,6 +139,10 @@ static void widen(struct ir_builder *b, MlirOperation op, MlirType shape, struct
         attrs[i] = (struct ir_attr){mlirIdentifierStr(attr.name).data, attr.attribute};
     }
     MlirType result = ir_with_element(shape, mlirValueGetType(ir_result(op, 0)));
+    if (ir_is_op(op, "func.call")) {
+        ir_map_set(map, ir_result(op, 0), widen_call(b, op, operands, count, result));
+        return;
+    }
     ir_map_set(map, ir_result(op, 0), ir_value_op(b, ir_op_name(op), operands, count, result,
                                                   attrs, (size_t)attr_count));
 }

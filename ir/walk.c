@@ -54,7 +54,7 @@ bool ir_is_pure(MlirOperation op) {
     static const char *const pure[] = {"attn.read",    "attn.stage",      "memref.dim",
                                        "memref.load",  "gpu.block_id",    "gpu.thread_id",
                                        "gpu.lane_id",  "gpu.subgroup_id", "attn.mul_rp",
-                                       "attn.fragments", "attn.partial_sum"};
+                                       "attn.fragments", "attn.partial_sum", "func.call"};
     const char *name = ir_op_name(op);
     if (strncmp(name, "arith.", 6) == 0 || strncmp(name, "math.", 5) == 0 ||
         strncmp(name, "vector.", 7) == 0)
@@ -324,6 +324,24 @@ void ir_set_kernel_grid(MlirOperation func, const char *const *words, size_t cou
 void ir_set_workspace_bytes(MlirOperation func, size_t i, const char *const *words, size_t count) {
     ir_func_set_arg_attr(func, i, "attn.workspace_bytes",
                          word_array(mlirOperationGetContext(func), words, count));
+}
+
+void ir_set_extents(MlirOperation func, size_t i, struct arena *arena,
+                    const char *const *const *words, const size_t *counts, int rank) {
+    MlirContext context = mlirOperationGetContext(func);
+    MlirAttribute *axes = ARENA_NEW_ARRAY(arena, MlirAttribute, (size_t)rank);
+    for (int axis = 0; axis < rank; axis++)
+        axes[axis] = word_array(context, words[axis], counts[axis]);
+    ir_func_set_arg_attr(func, i, "attn.extents", mlirArrayAttrGet(context, rank, axes));
+}
+
+const char **ir_extent_words(struct arena *arena, MlirOperation func, size_t i, int axis,
+                             size_t *out_count) {
+    MlirAttribute axes = ir_func_arg_attr(func, i, "attn.extents");
+    *out_count = 0;
+    if (mlirAttributeIsNull(axes) || axis >= mlirArrayAttrGetNumElements(axes))
+        return NULL;
+    return ir_words(arena, mlirArrayAttrGetElement(axes, axis), out_count);
 }
 
 const char **ir_words(struct arena *arena, MlirAttribute array, size_t *out_count) {

@@ -38,7 +38,7 @@ void ir_erase(MlirOperation op);
  * and its regions. */
 void ir_erase_dead(MlirBlock block);
 /* True for ops that can be dropped when unused: arith, math, vector, attn.read,
- * ids, memref.dim, memref.load. */
+ * ids, memref.dim, memref.load, func.call (all functions of the IR are pure). */
 bool ir_is_pure(MlirOperation op);
 
 /* Calls visit(data, op) for every op below `root`, root excluded, in program order
@@ -94,6 +94,12 @@ int ir_kernel_shared_bytes(MlirOperation func);
 void ir_set_kernel_shared_bytes(MlirOperation func, int bytes);
 /* attn.grid: postfix words. */
 void ir_set_kernel_grid(MlirOperation func, const char *const *words, size_t count);
+/* attn.extents of tensor argument i: postfix words of one axis, a list an axis. */
+void ir_set_extents(MlirOperation func, size_t i, struct arena *arena, const char *const *const *words,
+                    const size_t *counts, int rank);
+/* Words of one axis; NULL when the attribute is missing. */
+const char **ir_extent_words(struct arena *arena, MlirOperation func, size_t i, int axis,
+                             size_t *out_count);
 /* attn.workspace_bytes of argument i: postfix words. */
 void ir_set_workspace_bytes(MlirOperation func, size_t i, const char *const *words, size_t count);
 /* Words of an array of strings, an arena array; NULL for a null attribute. */
