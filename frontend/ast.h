@@ -159,7 +159,7 @@ struct fn_param {
     const char *name;
     struct source_range where;
     enum value_type type;
-    bool used; /* the body depends on it */
+    uint32_t uses; /* in the body with its calls inlined; 0: never used */
 };
 
 /* A fn, or an extern function in CUDA C++. */
@@ -318,12 +318,14 @@ bool ast_uses_head(const struct expr *expr);
 bool ast_is_uniform(const struct expr *expr);
 
 /* A copy of `body` with EXPR_FN_PARAM number i replaced by args[i] (inlining of
- * one call; calls inside stay calls).  deps, depth and nodes are recomputed. */
+ * one call; calls inside stay calls).  The arguments are shared, not copied.  deps
+ * is recomputed; depth and nodes are estimates. */
 const struct expr *ast_inline(struct arena *arena, const struct expr *body,
                               const struct expr *const *args);
 
 /* Calls visit(ctx, node) for `expr` and everything below it, children first;
- * lets and fn bodies are entered, a let at each reference. */
+ * fn bodies are entered at each call, lets are not (they are items themselves,
+ * and a chain of them could take exponential time). */
 void ast_walk(const struct expr *expr, void (*visit)(void *ctx, const struct expr *node),
               void *ctx);
 

@@ -1,0 +1,316 @@
+/* Canonical layout of .attn files.
+ *
+ * Works on tokens and the comments between them: the layout is a function of
+ * the token sequence, so formatting twice changes nothing, and no token but a
+ * stray ';' is dropped, so the meaning stays.
+ */
+#include "frontend/format.h"
+
+#include <string.h>
+
+#include "frontend/syntax.h"
+#define YYSTYPE ATTN_YYSTYPE
+#define YYLTYPE struct source_range
+#include "frontend/parser.h"
+
+enum { INDENT = 4, WORD_COLUMN = 9, LINE_MAX_COLUMNS = 96 };
+
+struct printer {
+    const char *text;
+    const struct token *tokens;
+    size_t count;
+    struct strbuf out;
+    size_t column;      /* of the next byte in the output line */
+    unsigned depth;     /* open { */
+    unsigned ternaries; /* ? without their : in this statement */
+    size_t first;       /* first token of the statement */
+    bool line_open;     /* something was written on this line */
+    bool block_start;   /* right after a { or at the start of the file */
+    bool must_break;    /* a // comment ended the line inside of a statement */
+};
+
+/* ---- output ------------------------------------------------------------------- */
+
+static void put(struct printer *p, const char *bytes, size_t length) {
+    strbuf_append_bytes(&p->out, bytes, length);
+    for (size_t i = 0; i < length; i++)
+        p->column = bytes[i] == '\n' ? 0 : p->column + 1;
+    p->line_open = true;
+}
+
+static void new_line(struct printer *p) {
+    strbuf_append_char(&p->out, '\n');
+    p->column = 0;
+    p->line_open = false;
+}
+
+static void pad_to(struct printer *p, size_t column) {
+    if (p->column < column) {
+        strbuf_append_repeat(&p->out, ' ', column - p->column);
+        p->column = column;
+    }
+}
+
+/* Where the value of an item starts, and the lines that continue it. */
+static size_t value_column(const struct printer *p) {
+    return p->depth * INDENT + (p->depth == 1 ? WORD_COLUMN : INDENT);
+}
+
+static void start_line(struct printer *p) {
+    if (p->line_open)
+        new_line(p);
+    pad_to(p, p->depth * INDENT);
+}
+
+static void continue_line(struct printer *p) {
+    new_line(p);
+    pad_to(p, value_column(p));
+    p->line_open = true;
+    p->must_break = false;
+}
+
+/* ---- comments ------------------------------------------------------------------- */
+
+/* A piece of the text between two tokens. */
+struct comment {
+    const char *begin, *end;
+    bool is_line;       /* // */
+    unsigned lines_before; /* line ends between the piece before and this one */
+};
+
+/* The next comment from *at; false at `end`.  *lines counts line ends on the way. */
+static bool next_comment(const char **at, const char *end, struct comment *out) {
+    out->lines_before = 0;
+    while (*at < end && **at != '/') {
+        out->lines_before += **at == '\n';
+        (*at)++;
+    }
+    if (*at >= end)
+        return false;
+    out->begin = *at;
+    out->is_line = (*at)[1] == '/';
+    if (out->is_line) {
+        const char *stop = memchr(*at, '\n', (size_t)(end - *at));
+        *at = stop ? stop : end;
+    } else {
+        *at = strstr(*at + 2, "*/") + 2;
+    }
+    out->end = *at;
+    return true;
+}
+
+/* Writes a comment; line ends inside of it become LF, blanks at its end go. */
+static void put_comment(struct printer *p, const struct comment *comment) {
+    const char *end = comment->end;
+    while (comment->is_line && end > comment->begin && strchr(" \t\r", end[-1]))
+        end--;
+    for (const char *line = comment->begin; line < end;) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        const char *cut = stop ? stop : end;
+        while (stop && cut > line && cut[-1] == '\r')
+            cut--;
+        put(p, line, (size_t)(cut - line));
+        if (!stop)
+            break;
+        put(p, "\n", 1);
+        line = stop + 1;
+    }
+}
+
+static void blank_line(struct printer *p, unsigned lines_before) {
+    if (lines_before >= 2 && !p->block_start) {
+        if (p->line_open)
+            new_line(p);
+        new_line(p);
+    }
+}
+
+/* Comments between statements: one on the line of the statement before stays
+ * there, others get lines of their own. */
+static unsigned comments_between(struct printer *p, const char *at, const char *end) {
+    struct comment comment;
+    while (next_comment(&at, end, &comment)) {
+        if (comment.lines_before == 0 && p->line_open) {
+            put(p, "  ", 2);
+        } else {
+            blank_line(p, comment.lines_before);
+            start_line(p);
+        }
+        put_comment(p, &comment);
+        p->block_start = false;
+        if (comment.is_line || comment.lines_before)
+            new_line(p), comment.lines_before = 0;
+    }
+    return comment.lines_before;
+}
+
+/* Comments inside of a statement stay between the same tokens. */
+static void comments_inside(struct printer *p, const char *at, const char *end) {
+    struct comment comment;
+    while (next_comment(&at, end, &comment)) {
+        if (p->must_break)
+            continue_line(p);
+        else
+            put(p, " ", 1);
+        put_comment(p, &comment);
+        p->must_break = comment.is_line;
+    }
+}
+
+/* ---- tokens ----------------------------------------------------------------------- */
+
+static bool is_name(int kind) {
+    return kind == T_IDENT || (kind >= T_ATTENTION && kind <= T_TENSOR);
+}
+
+static bool is_operand_end(int kind) {
+    return is_name(kind) || kind == T_NUMBER || kind == T_STRING || kind == ')' || kind == ']';
+}
+
+/* A - ! or ~ in front of its operand. */
+static bool is_prefix(const struct printer *p, size_t i) {
+    int kind = p->tokens[i].kind;
+    if (kind != '-' && kind != '!' && kind != '~')
+        return false;
+    if (i == p->first)
+        return true;
+    bool after_word = p->depth == 1 && i == p->first + 1;
+    bool after_key = p->depth == 2 && i == p->first + 1;
+    return after_word || after_key || !is_operand_end(p->tokens[i - 1].kind);
+}
+
+static bool is_binary(const struct printer *p, size_t i) {
+    int kind = p->tokens[i].kind;
+    if (kind == T_OR_ELSE || kind == T_AND_THEN || (kind >= T_EQ && kind <= T_SHR))
+        return true;
+    return strchr("+*/%&|^<>?-", kind) && kind < 256 && !is_prefix(p, i);
+}
+
+/* 25% of a schedule. */
+static bool is_percent(const struct printer *p, size_t i) {
+    return p->tokens[i].kind == '%' && i + 1 < p->count &&
+           strchr(";,", p->tokens[i + 1].kind) && p->tokens[i + 1].kind < 256;
+}
+
+static bool space_before(const struct printer *p, size_t i) {
+    int kind = p->tokens[i].kind, before = p->tokens[i - 1].kind;
+    if (kind == ';' || kind == ',' || kind == ')' || kind == ']' || is_percent(p, i))
+        return false;
+    if (before == '(' || before == '[' || is_prefix(p, i - 1))
+        return false;
+    if (kind == ':')
+        return p->ternaries > 0;
+    if (kind == '(' || kind == '[')
+        return !is_name(before);
+    return true;
+}
+
+static bool may_break_before(const struct printer *p, size_t i) {
+    return is_binary(p, i) || p->tokens[i - 1].kind == ',' ||
+           (p->tokens[i].kind == ':' && p->ternaries > 0);
+}
+
+/* Columns up to the next place where the line may break. */
+static size_t chunk_width(const struct printer *p, size_t i) {
+    size_t width = 0;
+    for (size_t j = i; j < p->count; j++) {
+        if (j > i && (may_break_before(p, j) || strchr(";{}", p->tokens[j - 1].kind)))
+            break;
+        width += p->tokens[j].end - p->tokens[j].begin + (j > i && space_before(p, j));
+    }
+    return width;
+}
+
+static void put_token(struct printer *p, size_t i) {
+    const struct token *token = &p->tokens[i];
+    bool word = p->depth == 1 && i == p->first + 1 && token->kind != ';' && token->kind != '{';
+    if (p->must_break) {
+        continue_line(p);
+    } else if (word) {
+        pad_to(p, value_column(p));
+    } else if (i > p->first && space_before(p, i)) {
+        bool wrap = may_break_before(p, i) && p->column > value_column(p) &&
+                    p->column + 1 + chunk_width(p, i) > LINE_MAX_COLUMNS;
+        if (wrap)
+            continue_line(p);
+        else
+            put(p, " ", 1);
+    }
+    put(p, p->text + token->begin, token->end - token->begin);
+    p->ternaries += token->kind == '?';
+    p->ternaries -= token->kind == ':' && p->ternaries > 0;
+}
+
+/* ---- statements --------------------------------------------------------------------- */
+
+static bool ends_statement(int kind) {
+    return kind == ';' || kind == '{' || kind == '}';
+}
+
+static const char *gap_begin(const struct printer *p, size_t i) {
+    return p->text + (i ? p->tokens[i - 1].end : 0);
+}
+
+/* The gap before token i, which starts a statement or is a closing brace. */
+static void between(struct printer *p, size_t i, bool closing) {
+    unsigned lines = comments_between(p, gap_begin(p, i), p->text + p->tokens[i].begin);
+    if (!closing)
+        blank_line(p, lines);
+}
+
+static void close_block(struct printer *p, size_t i) {
+    between(p, i, true);
+    p->depth -= p->depth > 0;
+    start_line(p);
+    put(p, "}", 1);
+    p->block_start = false;
+}
+
+/* One statement from token i; returns the token after it. */
+static size_t statement(struct printer *p, size_t i) {
+    between(p, i, false);
+    start_line(p);
+    p->first = i;
+    p->ternaries = 0;
+    p->must_break = false;
+    for (;; i++) {
+        if (i > p->first)
+            comments_inside(p, gap_begin(p, i), p->text + p->tokens[i].begin);
+        put_token(p, i);
+        if (i + 1 == p->count || ends_statement(p->tokens[i].kind))
+            break;
+    }
+    p->block_start = p->tokens[i].kind == '{';
+    p->depth += p->block_start;
+    return i + 1;
+}
+
+static void print_all(struct printer *p, const char *end) {
+    for (size_t i = 0; i < p->count;) {
+        int kind = p->tokens[i].kind;
+        if (kind == '}')
+            close_block(p, i++);
+        else if (kind == ';')
+            comments_between(p, gap_begin(p, i), p->text + p->tokens[i].begin), i++;
+        else
+            i = statement(p, i);
+    }
+    comments_between(p, gap_begin(p, p->count), end);
+    if (p->line_open)
+        new_line(p);
+}
+
+char *format_source(struct arena *arena, const struct source_file *source,
+                    struct diag_sink *diags, size_t *out_length) {
+    size_t errors_before = diag_error_count(diags);
+    syntax_parse(arena, source, diags);
+    if (diag_error_count(diags) > errors_before)
+        return NULL;
+    struct token_list list = syntax_tokens(arena, source, diags);
+    struct printer p = {.text = source->text, .tokens = list.tokens.data,
+                        .count = list.tokens.count, .block_start = true};
+    strbuf_init(&p.out, arena);
+    print_all(&p, source->text + source->length);
+    *out_length = p.out.length;
+    return strbuf_take(&p.out);
+}
