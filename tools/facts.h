@@ -1,0 +1,52 @@
+/* Facts for programs: a small writer of JSON on top of strbuf, and the JSON forms
+ * that several commands print. */
+#ifndef ATTN_TOOLS_FACTS_H
+#define ATTN_TOOLS_FACTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "frontend/ast.h"
+#include "support/diag.h"
+#include "support/strbuf.h"
+
+/* A JSON text being written.  Values go where the writer stands: after
+ * json_key inside an object, as the next element inside an array. */
+struct json {
+    struct strbuf text;
+    int depth;
+    uint64_t nonempty; /* bit d: the object or array at depth d has an element */
+    bool after_key;
+};
+
+/* An empty text in the arena; at most 60 levels deep. */
+void json_init(struct json *json, struct arena *arena);
+
+void json_open(struct json *json, char bracket);  /* '{' or '[' */
+void json_close(struct json *json, char bracket); /* '}' or ']' */
+void json_key(struct json *json, const char *key);
+void json_string(struct json *json, const char *text); /* NULL writes null */
+void json_integer(struct json *json, int64_t value);
+void json_bool(struct json *json, bool value);
+/* Nine digits; NaN is null, infinities are 1e999 and -1e999, which read back as such. */
+void json_real(struct json *json, double value);
+/* A finished JSON text as one value. */
+void json_raw(struct json *json, const char *text);
+
+/* Key and value at once. */
+void json_pair_string(struct json *json, const char *key, const char *text);
+void json_pair_integer(struct json *json, const char *key, int64_t value);
+void json_pair_bool(struct json *json, const char *key, bool value);
+void json_pair_real(struct json *json, const char *key, double value);
+
+/* The text with a final newline. */
+const char *json_text(struct json *json);
+
+/* An array of the sink's messages: severity, file, line, column, end, message,
+ * warning name, notes. */
+void json_diags(struct json *json, const struct diag_sink *sink);
+
+/* The sizes of a call as an object, {"batch": 1, ...}. */
+void json_sizes(struct json *json, const int64_t sizes[SIZE_COUNT]);
+
+#endif
