@@ -88,6 +88,10 @@ MlirValue ir_wgmma_wait(struct ir_builder *b, MlirValue value, int pending) {
 
 /* ---- Roles -------------------------------------------------------------------- */
 
+MlirValue ir_consumer(struct ir_builder *b) {
+    return ir_value_op(b, "attn.consumer", NULL, 0, ir_type_i32(b->context), NULL, 0);
+}
+
 void ir_set_max_registers(struct ir_builder *b, int count, bool increase) {
     struct ir_attr attrs[] = {
         {"count", ir_attr_i32(b->context, count)},

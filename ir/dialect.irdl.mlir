@@ -234,6 +234,11 @@ irdl.dialect @attn {
     irdl.results(done: %t)
     irdl.attributes { "pending" = %int }
   }
+  // Number of the consumer warpgroup whose program this is, from 0; gone after `pipeline`.
+  irdl.operation @consumer {
+    %i32 = irdl.is i32
+    irdl.results(number: %i32)
+  }
   // setmaxnreg; action: "increase" or "decrease".
   irdl.operation @set_max_registers {
     %int = irdl.base "#builtin.integer"
