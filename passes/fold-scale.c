@@ -13,7 +13,7 @@
  * exact arithmetic, unlike that of masks and biases, which is kept as written):
  *
  *     x / d           => x·(1/d)      d constant or the same for the whole loop
- *     (x·f1)·f2       => x·(f1·f2)    constants
+ *     (x·f1)·f2       => x·(f1·f2)    likewise
  *     x·f + y         => fma(x, f, y)
  *     x·f - y         => fma(x, f, -y)
  */
@@ -23,6 +23,7 @@
 #include "ir/build.h"
 #include "ir/walk.h"
 #include "passes/pass.h"
+#include "passes/tile.h"
 
 /* ---- What depends on s ------------------------------------------------------ */
 
@@ -100,30 +101,29 @@ static void replace(struct simplify *s, MlirOperation op, MlirValue value) {
     ir_replace_uses(ir_result(op, 0), value);
 }
 
-/* 1/d next to the definition of what is stretched over the tile, null when the divisor
- * is a tile of its own. */
+/* A factor without its stretching over the tile: a constant or what is broadcast.  Null
+ * when it is a tile of its own, or no f32. */
+static MlirValue small_factor(struct simplify *s, MlirValue factor) {
+    double constant;
+    if (ir_constant_float(factor, &constant))
+        return ir_const_f32(&s->b, (float)constant);
+    MlirOperation stretch = ir_def_op(factor, "vector.broadcast");
+    return mlirOperationIsNull(stretch) ? (MlirValue){NULL} : ir_operand(stretch, 0);
+}
+
+/* 1/d for a divisor that is the same in a row, a column or everywhere; null otherwise. */
 static MlirValue reciprocal(struct simplify *s, MlirValue divisor) {
     struct ir_builder *b = &s->b;
     MlirType tile = mlirValueGetType(divisor);
-    MlirOperation stretch = ir_def_op(divisor, "vector.broadcast");
     double constant;
     if (ir_constant_float(divisor, &constant))
         return is_normal(1 / constant) && is_normal(constant) ? ir_splat(b, tile, 1 / constant)
                                                               : (MlirValue){NULL};
-    if (mlirOperationIsNull(stretch))
-        return (MlirValue){NULL};
-    struct ir_builder saved = *b;
-    MlirValue small = ir_operand(stretch, 0);
-    ir_before(b, stretch);
-    MlirOperation def = ir_def(small);
-    if (!mlirOperationIsNull(def))
-        ir_after(b, def);
-    else
-        ir_at_start(b, mlirBlockArgumentGetOwner(small));
+    MlirValue small = small_factor(s, divisor);
+    if (mlirValueIsNull(small))
+        return small;
     MlirValue one = ir_splat(b, mlirValueGetType(small), 1);
-    MlirValue inverse = ir_divf(b, one, small);
-    *b = saved;
-    return ir_broadcast(b, inverse, tile);
+    return ir_broadcast(b, ir_divf(b, one, small), tile);
 }
 
 static void simplify_division(struct simplify *s, MlirOperation op) {
@@ -135,16 +135,48 @@ static void simplify_division(struct simplify *s, MlirOperation op) {
         replace(s, op, ir_mulf(&s->b, ir_operand(op, 0), inverse));
 }
 
+/* Splits a product of a score into the score and the other factor. */
+static bool split_product(const struct simplify *s, MlirValue value, MlirValue *out_score,
+                          MlirValue *out_factor) {
+    MlirOperation mul = ir_def_op(value, "arith.mulf");
+    if (mlirOperationIsNull(mul))
+        return false;
+    size_t score = is_score(s->set, ir_operand(mul, 0)) ? 0 : 1;
+    *out_score = ir_operand(mul, score);
+    *out_factor = ir_operand(mul, 1 - score);
+    return is_score(s->set, *out_score) && !is_score(s->set, *out_factor);
+}
+
+/* The product of two small factors; a constant that f32 cannot hold is refused. */
+static MlirValue multiply_small(struct simplify *s, MlirValue x, MlirValue y) {
+    struct ir_builder *b = &s->b;
+    double fx, fy;
+    if (ir_constant_float(x, &fx) && ir_constant_float(y, &fy))
+        return is_normal(fx * fy) ? ir_splat(b, mlirValueGetType(x), fx * fy)
+                                  : (MlirValue){NULL};
+    MlirType shape = ir_join_shapes(mlirValueGetType(x), mlirValueGetType(y));
+    if (ir_is_tile(shape))
+        return (MlirValue){NULL};
+    return ir_mulf(b, ir_broadcast(b, x, shape), ir_broadcast(b, y, shape));
+}
+
 static void simplify_product(struct simplify *s, MlirOperation op) {
-    MlirValue x, inner;
-    double outer_factor, inner_factor;
-    if (!is_score(s->set, ir_result(op, 0)) ||
-        !match_factor(ir_result(op, 0), &x, &outer_factor) ||
-        !match_factor(x, &inner, &inner_factor) || !is_normal(outer_factor * inner_factor))
+    MlirValue x, inner, outer_factor, inner_factor;
+    if (!split_product(s, ir_result(op, 0), &x, &outer_factor) ||
+        !split_product(s, x, &inner, &inner_factor))
         return;
     ir_before(&s->b, op);
+    MlirValue first = small_factor(s, inner_factor), second = small_factor(s, outer_factor);
+    if (mlirValueIsNull(first) || mlirValueIsNull(second))
+        return;
+    MlirValue both = multiply_small(s, first, second);
+    double constant;
+    if (mlirValueIsNull(both))
+        return;
     MlirType type = mlirValueGetType(inner);
-    replace(s, op, ir_mulf(&s->b, inner, ir_splat(&s->b, type, outer_factor * inner_factor)));
+    MlirValue wide = ir_constant_float(both, &constant) ? ir_splat(&s->b, type, constant)
+                                                        : ir_broadcast(&s->b, both, type);
+    replace(s, op, ir_mulf(&s->b, inner, wide));
 }
 
 /* The product of a score that is operand i of `op`, null if it is none. */
@@ -199,6 +231,7 @@ static void simplify_scores(struct pass_ctx *ctx, MlirOperation func) {
     simplify_all(ctx, func, &s, "arith.addf", simplify_sum);
     simplify_all(ctx, func, &s, "arith.subf", simplify_difference);
     ir_erase_dead(ir_func_body(func));
+    tile_hoist(ctx->scratch, func); /* reciprocals and products of invariants */
 }
 
 /* ---- Folding into the softmax ------------------------------------------------------ */
