@@ -349,10 +349,9 @@ static void print_workspace(const struct writer *w) {
     print_expr(w, &w->info->workspace_zeroed);
     strbuf_append(out, ";\n    if (attn_bad || attn_bytes < 0)\n"
                        "        return CUDA_ERROR_INVALID_VALUE;\n"
-                       "    return attn_bytes == 0 ? CUDA_SUCCESS\n"
-                       "                      : cuMemsetD8Async(attn_workspace, 0, (size_t)attn_bytes,\n"
-                       "                                        attn_stream);"
-                       "\n}\n\n");
+                       "    if (attn_bytes == 0)\n        return CUDA_SUCCESS;\n"
+                       "    return cuMemsetD8Async(attn_workspace, 0, (size_t)attn_bytes,\n"
+                       "                           attn_stream);\n}\n\n");
 }
 
 /* ---- Launch ------------------------------------------------------------ */
@@ -463,8 +462,8 @@ static void print_entry(const struct writer *w, size_t index) {
 
 static void print_launch(const struct writer *w) {
     strbuf_printf(w->out,
-                  "/* Launches on the stream; neither allocates nor waits.  The workspace may be 0\n"
-                  " * when %s_workspace_bytes is 0.  CUDA_ERROR_INVALID_VALUE: sizes, alignment\n"
+                  "/* Launches on the stream; neither allocates nor waits.  The workspace may be\n"
+                  " * 0 when %s_workspace_bytes is 0.  CUDA_ERROR_INVALID_VALUE: sizes, alignment\n"
                   " * or strides that the kernel cannot take. */\n"
                   "static inline CUresult %s_launch(const struct %s_kernel *attn_kernel,\n"
                   "                                 const struct %s_args *attn_args,\n"

@@ -176,8 +176,7 @@ Test(header, names_of_the_spec_cannot_break_it) {
     write_text("a.c", "#include \"sample.h\"\n"
                       "int f(struct sample_args *a) { return a->int__ + a->x_attn_kernel; }\n");
     run("gcc -std=c99 " WARNINGS " -Wno-unused-function -isystem %s -c a.c", include);
-    run("gcc -std=c99 " WARNINGS " -x c++ -std=c++11 -Wno-unused-function -isystem %s -c a.c",
-        include);
+    run("g++ -x c++ -std=c++11 " WARNINGS " -Wno-unused-function -isystem %s -c a.c", include);
 }
 
 Test(header, same_input_same_bytes) {
