@@ -102,7 +102,7 @@ $(BUILD)/libattn.a: $(BUILD)/libattn.so
 # ---- tests ---------------------------------------------------------------
 # The unit tests share one library with every symbol visible, so that linking
 # MLIR is paid once.
-$(BUILD)/libattn_internal.so: $(LIB_OBJS)
+$(BUILD)/libattn_internal.so: $(LIB_OBJS) $(filter-out %/main.o,$(TOOL_OBJS))
 	$(LINK) -shared -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
 
 UNIT_SRCS := $(wildcard tests/unit/test_*.c)

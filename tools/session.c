@@ -70,7 +70,7 @@ const char *session_suggestion(const struct session *session, const char *word,
  * the command line's business, hence STATUS_USAGE. */
 static int find_attention(struct session *session, const struct spec *spec,
                           const struct attention **out) {
-    const char *entry = session->options->entry, *path = session->options->files.data[0];
+    const char *entry = session->options->entry, *path = spec->file->path;
     size_t count = spec->attention_count;
     const char **names = ARENA_NEW_ARRAY(session->arena, const char *, count);
     struct strbuf list;
@@ -111,8 +111,12 @@ int session_check_schedule(struct session *session, const struct spec *spec) {
 
 int session_load(struct session *session, const struct spec **out_spec,
                  const struct attention **out_attention) {
-    *out_spec = frontend_check_file(session->arena, session->sources,
-                                    session->options->files.data[0], &session->frontend,
+    return session_load_file(session, session->options->files.data[0], out_spec, out_attention);
+}
+
+int session_load_file(struct session *session, const char *path, const struct spec **out_spec,
+                      const struct attention **out_attention) {
+    *out_spec = frontend_check_file(session->arena, session->sources, path, &session->frontend,
                                     session->diags);
     int status = session_report(session);
     if (!*out_spec || status != STATUS_OK)

@@ -38,6 +38,10 @@ void session_say(const struct session *session, const char *format, ...)
 int session_load(struct session *session, const struct spec **out_spec,
                  const struct attention **out_attention);
 
+/* The same for one of several files. */
+int session_load_file(struct session *session, const char *path, const struct spec **out_spec,
+                      const struct attention **out_attention);
+
 /* Checks the form of --schedule against a spec: STATUS_USAGE after an error in it,
  * which is printed at once. */
 int session_check_schedule(struct session *session, const struct spec *spec);
