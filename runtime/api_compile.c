@@ -76,9 +76,10 @@ static const char *device_target(const struct attention *attention) {
                 runs_on(attention->targets[i].name, &device))
                 best = attention->targets[i].name;
     } else if (status == NULL) {
-        for (const char *const *target = compile_targets(); *target != NULL; target++)
-            if (runs_on(*target, &device) && (best == NULL || rank_of(*target) > rank_of(best)))
-                best = *target;
+        const char *target = NULL;
+        for (size_t i = 0; (target = compile_target(i)) != NULL; i++)
+            if (runs_on(target, &device) && (best == NULL || rank_of(target) > rank_of(best)))
+                best = target;
     }
     attn_status_destroy(status);
     return best;

@@ -8,6 +8,7 @@
 #include "fake_driver.h"
 #include "runtime/api_launch.h"
 #include "runtime/launch.h"
+#include "runtime/program.h"
 #include "sample_info.h"
 
 enum { BATCH = 2, HEADS = 4, KV_HEADS = 2, Q_LEN = 100, KV_LEN = 130, D = 64 };
@@ -354,6 +355,59 @@ Test(launch, load_failures_are_told) {
     info->entries[1].shared_bytes = 228 << 10;
     expect_load_fault("kernel 'attend' needs 233472 bytes of shared memory, the device has 232448");
     info->entries[1].shared_bytes = 0;
+}
+
+/* The public functions over the same driver: a kernel outlives its program's handle, a
+ * plan repeats its launch without looking at the arguments again. */
+Test(launch, public_functions) {
+    static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
+                              ".visible .entry summary() { ret; }\n"
+                              ".visible .entry attend() { ret; }\n";
+    struct rt_program_parts parts = {
+        .info = info, .ptx = ptx, .ptx_size = sizeof ptx - 1, .warnings = ""};
+    struct attn_program *program = NULL;
+    struct attn_kernel *public_kernel = NULL;
+    struct attn_plan *plan = NULL;
+    struct strbuf payload;
+    strbuf_init(&payload, NULL);
+    rt_program_write(&parts, &payload);
+    cr_assert_null(rt_program_create(payload.data, payload.length, (struct rt_key){1, 2}, NULL,
+                                     &program));
+    strbuf_destroy(&payload);
+    cr_assert_null(rt_api_kernel_load(fake_driver(), program, &public_kernel));
+    attn_program_destroy(program);
+    /* A cubin where this machine has an assembler, else the PTX for the driver. */
+    cr_assert(memcmp(fake.image, "\177ELF", 4) == 0 || memcmp(fake.image, ptx, 20) == 0);
+    size_t bytes = 0;
+    cr_assert_null(attn_workspace_size(public_kernel, &args, &bytes));
+    cr_assert_eq(bytes, 280);
+    cr_assert_null(attn_workspace_clear(public_kernel, &args, NULL));
+    cr_assert_eq(fake.memset_count, 1);
+    cr_assert_null(attn_launch(public_kernel, &args, NULL));
+    cr_assert_eq(fake.launch_count, 2);
+    cr_assert_null(attn_plan_create(public_kernel, &args, &plan));
+    cr_assert_eq(fake.launch_count, 2);
+    memset(tensors, 0, sizeof tensors);
+    note_param_sizes();
+    fake.launch_count = 0;
+    cr_assert_null(attn_plan_launch(plan, NULL));
+    cr_assert_null(attn_plan_launch(plan, NULL));
+    cr_assert_eq(fake.launch_count, 4);
+    cr_assert_eq(param64(1, 0), 0x10000);
+    attn_plan_destroy(plan);
+    attn_kernel_destroy(public_kernel);
+    cr_assert_eq(fake.unload_count, 1);
+    fake.unload_count = 0;
+}
+
+Test(launch, null_arguments_are_refused) {
+    struct attn_status *status = rt_frame_prepare(kernel, NULL, frame);
+    cr_assert_eq(attn_status_code(status), ATTN_INVALID_ARGUMENT);
+    attn_status_destroy(status);
+    args.params = NULL;
+    status = rt_frame_prepare(kernel, &args, frame);
+    cr_assert_eq(attn_status_code(status), ATTN_INVALID_ARGUMENT);
+    attn_status_destroy(status);
 }
 
 Test(launch, architectures) {
