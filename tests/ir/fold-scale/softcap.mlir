@@ -1,0 +1,34 @@
+// RUN: attnc --run-pass=tile,online-softmax,fold-scale %s | FileCheck %s
+// cap * tanh(s / cap): scale and 1/cap become one factor, the cap in front joins c.
+
+// CHECK-LABEL: func.func @a(
+// CHECK: dense<2.500000e-03> : vector<128x64xf32>
+// CHECK: %[[RAW:.*]] = "attn.dot"({{.*}}) {transpose_b}
+// CHECK: %[[X:.*]] = arith.mulf %[[RAW]]
+// CHECK: %[[T:.*]] = math.tanh %[[X]]
+// CHECK-NOT: arith.mulf
+// CHECK: scf.yield %[[T]]
+// CHECK: dense<72.1347503> : vector<128x1xf32>
+
+!qk = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
+!vo = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
+!lse = memref<?x?x?xf32, strided<[?, ?, ?]>>
+module attributes {attn.target = "sm_80"} {
+  func.func @a(%Q: !qk {attn.arg = "q"}, %K: !qk {attn.arg = "k"},
+      %V: !vo {attn.arg = "v"}, %O: !vo {attn.arg = "o"}, %LSE: !lse {attn.arg = "lse"},
+      %batch: i32 {attn.arg = "size:batch"}, %heads: i32 {attn.arg = "size:heads"}, %kv_heads: i32 {attn.arg = "size:kv_heads"},
+      %q_len: i32 {attn.arg = "size:q_len"}, %kv_len: i32 {attn.arg = "size:kv_len"}) {
+    %scale = arith.constant 0.125 : f32
+    "attn.attention"(%Q, %K, %V, %O, %LSE, %scale) {group = 0 : i32, score = @a.score}
+        : (!qk, !qk, !vo, !vo, !lse, f32) -> ()
+    return
+  }
+  func.func private @a.score(%s: f32, %b: i32, %h: i32, %h_kv: i32, %q: i32, %kv: i32,
+      %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> f32 {
+    %cap = arith.constant 50.0 : f32
+    %x = arith.divf %s, %cap fastmath<contract> : f32
+    %t = math.tanh %x fastmath<contract> : f32
+    %r = arith.mulf %cap, %t fastmath<contract> : f32
+    return %r : f32
+  }
+}

@@ -1,0 +1,55 @@
+// RUN: attnc --run-pass=tile,online-softmax,fold-scale,pipeline %s | FileCheck %s
+// In a list the rows of a copy come from the list entry of its block; lists lie behind the
+// tiles.
+
+// CHECK-LABEL: func.func @a(
+// CHECK-SAME: attn.shared_bytes = 49680 : i32
+// CHECK-DAG: "attn.shared"() {byte_offset = 49152 : i32, name = "block_words"}
+// CHECK-DAG: %[[LIST:.*]] = "attn.shared"() {byte_offset = 49168 : i32, name = "block_list"}
+// CHECK: scf.for
+// CHECK: gpu.barrier
+// CHECK: gpu.barrier
+// CHECK: scf.if
+// CHECK: memref.load %[[LIST]]
+// CHECK: "attn.copy_async"(%arg1
+// CHECK: scf.for
+// CHECK: scf.if
+// CHECK: memref.load %[[LIST]]
+// CHECK: "attn.copy_async"(%arg1
+// CHECK: "attn.dot"
+
+!qk = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
+!vo = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
+!lse = memref<?x?x?xf32, strided<[?, ?, ?]>>
+module attributes {attn.target = "sm_80"} {
+  func.func @a(%Q: !qk {attn.arg = "q"}, %K: !qk {attn.arg = "k"},
+      %V: !vo {attn.arg = "v"}, %O: !vo {attn.arg = "o"}, %LSE: !lse {attn.arg = "lse"},
+      %batch: i32 {attn.arg = "size:batch"}, %heads: i32 {attn.arg = "size:heads"}, %kv_heads: i32 {attn.arg = "size:kv_heads"},
+      %q_len: i32 {attn.arg = "size:q_len"}, %kv_len: i32 {attn.arg = "size:kv_len"}) {
+    %scale = arith.constant 0.125 : f32
+    "attn.attention"(%Q, %K, %V, %O, %LSE, %scale) {classify = @a.classify, group = 0 : i32, kv_bounds = @a.kv_bounds, mask = @a.mask}
+        : (!qk, !qk, !vo, !vo, !lse, f32) -> ()
+    return
+  }
+  func.func private @a.mask(%b: i32, %h: i32, %h_kv: i32, %q: i32, %kv: i32,
+      %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> i1 {
+    %r = arith.cmpi sle, %kv, %q : i32
+    return %r : i1
+  }
+  func.func private @a.classify(%b: i32, %h: i32, %h_kv: i32, %q0: i32, %q1: i32, %k0: i32, %k1: i32,
+      %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> i32 {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c2 = arith.constant 2 : i32
+    %all = arith.cmpi sle, %k1, %q0 : i32
+    %some = arith.cmpi sle, %k0, %q1 : i32
+    %x = arith.select %some, %c1, %c0 : i32
+    %r = arith.select %all, %c2, %x : i32
+    return %r : i32
+  }
+  func.func private @a.kv_bounds(%b: i32, %h: i32, %h_kv: i32, %q0: i32, %q1: i32,
+      %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> (i32, i32) {
+    %c0 = arith.constant 0 : i32
+    return %c0, %q1 : i32, i32
+  }
+}
