@@ -15,7 +15,15 @@
 
 enum { INDENT = 4, WORD_COLUMN = 9, LINE_MAX_COLUMNS = 96 };
 
+/* A line of code with a comment behind it, to be aligned with its neighbours. */
+struct trailing {
+    size_t at;      /* byte of the output where the blanks before it start */
+    size_t column;  /* of that byte */
+    unsigned group; /* neighbours share a number */
+};
+
 struct printer {
+    struct arena *arena;
     const char *text;
     const struct token *tokens;
     size_t count;
@@ -27,6 +35,8 @@ struct printer {
     bool line_open;     /* something was written on this line */
     bool block_start;   /* right after a { or at the start of the file */
     bool must_break;    /* a // comment ended the line inside of a statement */
+    unsigned group;     /* of trailing comments */
+    VEC(struct trailing) trailing;
 };
 
 /* ---- output ------------------------------------------------------------------- */
@@ -119,10 +129,19 @@ static void put_comment(struct printer *p, const struct comment *comment) {
 
 static void blank_line(struct printer *p, unsigned lines_before) {
     if (lines_before >= 2 && !p->block_start) {
+        p->group++;
         if (p->line_open)
             new_line(p);
         new_line(p);
     }
+}
+
+/* Leaves two blanks before a comment behind code, and remembers the place. */
+static void trailing_comment(struct printer *p, const struct comment *comment) {
+    struct trailing trailing = {p->out.length, p->column, p->group};
+    if (comment->is_line)
+        vec_push(p->arena, &p->trailing, trailing);
+    put(p, "  ", 2);
 }
 
 /* Comments between statements: one on the line of the statement before stays
@@ -130,16 +149,18 @@ static void blank_line(struct printer *p, unsigned lines_before) {
 static unsigned comments_between(struct printer *p, const char *at, const char *end) {
     struct comment comment;
     while (next_comment(&at, end, &comment)) {
-        if (comment.lines_before == 0 && p->line_open) {
-            put(p, "  ", 2);
-        } else {
+        bool own_line = comment.lines_before > 0 || !p->line_open;
+        if (own_line) {
             blank_line(p, comment.lines_before);
             start_line(p);
+            p->group++;
+        } else {
+            trailing_comment(p, &comment);
         }
         put_comment(p, &comment);
         p->block_start = false;
-        if (comment.is_line || comment.lines_before)
-            new_line(p), comment.lines_before = 0;
+        if (comment.is_line || own_line)
+            new_line(p);
     }
     return comment.lines_before;
 }
@@ -261,6 +282,7 @@ static void between(struct printer *p, size_t i, bool closing) {
 static void close_block(struct printer *p, size_t i) {
     between(p, i, true);
     p->depth -= p->depth > 0;
+    p->group++;
     start_line(p);
     put(p, "}", 1);
     p->block_start = false;
@@ -291,13 +313,35 @@ static void print_all(struct printer *p, const char *end) {
         if (kind == '}')
             close_block(p, i++);
         else if (kind == ';')
-            comments_between(p, gap_begin(p, i), p->text + p->tokens[i].begin), i++;
+            between(p, i++, true);
         else
             i = statement(p, i);
+        p->group += kind == '{' || p->block_start;
     }
     comments_between(p, gap_begin(p, p->count), end);
     if (p->line_open)
         new_line(p);
+}
+
+/* The output with the comments of each group in one column. */
+static void align_comments(struct printer *p, struct strbuf *out) {
+    size_t from = 0;
+    for (size_t i = 0; i < p->trailing.count;) {
+        size_t end = i, column = 0;
+        for (; end < p->trailing.count; end++) {
+            const struct trailing *t = &p->trailing.data[end];
+            if (t->group != p->trailing.data[i].group)
+                break;
+            column = t->column > column ? t->column : column;
+        }
+        for (; i < end; i++) {
+            const struct trailing *t = &p->trailing.data[i];
+            strbuf_append_bytes(out, p->out.data + from, t->at - from);
+            strbuf_append_repeat(out, ' ', column - t->column);
+            from = t->at;
+        }
+    }
+    strbuf_append_bytes(out, strbuf_text(&p->out) + from, p->out.length - from);
 }
 
 char *format_source(struct arena *arena, const struct source_file *source,
@@ -307,10 +351,13 @@ char *format_source(struct arena *arena, const struct source_file *source,
     if (diag_error_count(diags) > errors_before)
         return NULL;
     struct token_list list = syntax_tokens(arena, source, diags);
-    struct printer p = {.text = source->text, .tokens = list.tokens.data,
+    struct printer p = {.arena = arena, .text = source->text, .tokens = list.tokens.data,
                         .count = list.tokens.count, .block_start = true};
     strbuf_init(&p.out, arena);
     print_all(&p, source->text + source->length);
-    *out_length = p.out.length;
-    return strbuf_take(&p.out);
+    struct strbuf aligned;
+    strbuf_init(&aligned, arena);
+    align_comments(&p, &aligned);
+    *out_length = aligned.length;
+    return strbuf_take(&aligned);
 }

@@ -82,6 +82,7 @@ struct syn_name lex_string(struct parse_ctx *ctx, const char *text, size_t lengt
 }
 
 struct syn_name lex_open_string(struct parse_ctx *ctx, struct source_range where) {
+    ctx->stray = true;
     diag_error(ctx->diags, where, "string does not end on its line");
     return (struct syn_name){NULL, where};
 }
@@ -94,6 +95,7 @@ void lex_open_comment(struct parse_ctx *ctx) {
 }
 
 void lex_stray(struct parse_ctx *ctx, const char *text, struct source_range where) {
+    ctx->stray = true;
     if ((unsigned char)text[0] >= 0x80)
         diag_error(ctx->diags, where, "unexpected %s; only comments and strings may hold "
                    "non-ASCII text", parse_error_quote(ctx, where));

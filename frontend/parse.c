@@ -81,6 +81,7 @@ static bool track_brackets(struct parse_ctx *ctx, int token, struct source_range
         return false;
     case ';':
         ctx->brackets = 0;
+        ctx->stray = false;
         return false;
     case '{':
         vec_push(ctx->arena, &ctx->braces, where);

@@ -57,6 +57,21 @@ static void add_alternative(struct strbuf *out, const char *text, size_t left) {
     strbuf_append(out, text);
 }
 
+/* Said already by "an expression", "an operator" or "a name", or legal only
+ * because the parser mends a missing ';'. */
+static bool is_implied(const struct expected *set, const char *name) {
+    bool operand = has(set, "number"), operators = has(set, "'+'");
+    if (strcmp(name, "'('") == 0)
+        return operand || operators;
+    if (strcmp(name, "'['") == 0)
+        return operators;
+    if (strcmp(name, "'}'") == 0)
+        return has(set, "';'");
+    if (strcmp(name, "fn") == 0)
+        return operand || has(set, "name") || has(set, "attention");
+    return false;
+}
+
 /* "an operator or ';'": the expected tokens, families under one name. */
 static const char *describe(struct parse_ctx *ctx, const struct expected *set) {
     const char *parts[64];
@@ -73,11 +88,7 @@ static const char *describe(struct parse_ctx *ctx, const struct expected *set) {
         bool punctuation = strchr(";,)]}({[:=", name[1]) && name[0] == '\'';
         bool other = strcmp(name, "->") == 0 || strcmp(name, "fn") == 0 ||
                      strcmp(name, "string") == 0;
-        if (operand && (strcmp(name, "'('") == 0 || strcmp(name, "fn") == 0))
-            continue;
-        if (operators && (strcmp(name, "'('") == 0 || strcmp(name, "'['") == 0))
-            continue;
-        if (strcmp(name, "fn") == 0 && (has(set, "name") || has(set, "attention")))
+        if (is_implied(set, name))
             continue;
         if (strcmp(name, "string") == 0)
             parts[count++] = "a string";
@@ -168,9 +179,9 @@ static bool starts_later_line(const struct parse_ctx *ctx) {
 
 void parse_error_report(struct parse_ctx *ctx, const char *found, const char *const *expected,
                         size_t expected_count) {
-    if (ctx->aborted)
-        return;
     syn_mark_broken(ctx);
+    if (ctx->aborted || (ctx->stray && strcmp(found, "end of file") != 0))
+        return;
     struct expected set = {expected, expected_count};
     bool word = strcmp(found, "name") == 0 || is_one_of(found, item_words, ITEM_WORDS) ||
                 is_one_of(found, top_words, TOP_WORDS);

@@ -6,8 +6,9 @@
  * recovers at ';' or '}', and the name that a broken line declares is kept so
  * that its uses are not errors too.
  *
- * No default reductions and LAC: a fault is seen before anything is reduced on
- * it, and the list of expected tokens in the message is exact.
+ * Default reductions only where there is no choice, and LAC: a fault is seen
+ * before a missing ';' is mended on it, and the list of expected tokens in the
+ * message is exact.
  */
 %require "3.8"
 %define api.pure full
@@ -15,7 +16,7 @@
 %define api.token.prefix {T_}
 %define api.location.type {struct source_range}
 %define api.header.include {"frontend/parser.h"}
-%define lr.default-reduction accepting
+%define lr.default-reduction consistent
 %define parse.lac full
 %define parse.error custom
 %locations

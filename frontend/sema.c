@@ -103,7 +103,7 @@ static bool resolve_fn(struct sema *sema, struct decl *decl) {
     decl->fn = fn;
     bool good = check_signature(sema, decl, fn);
     if (fn->is_extern)
-        good = sema_extern_file(sema, decl) && good;
+        good = sema_extern_file(sema, decl, good) && good;
     if (!fn->params || !syntax->expr) {
         fn->calls_extern = fn->lacks_model = fn->is_extern;
         return good;

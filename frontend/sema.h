@@ -103,8 +103,9 @@ void sema_schedule(struct sema *sema, struct env *env, const struct syn_entries 
 
 /* ---- sema_extern.c --------------------------------------------------------- */
 
-/* Finds the CUDA file of an extern fn and checks that it defines the function. */
-bool sema_extern_file(struct sema *sema, struct decl *decl);
+/* Finds the CUDA file of an extern fn; with `compare` also checks that it defines
+ * the function with this signature. */
+bool sema_extern_file(struct sema *sema, struct decl *decl, bool compare);
 
 /* ---- sema_expr.c: expressions ---------------------------------------------- */
 

@@ -90,7 +90,8 @@ static struct expr *make_unary(struct sema *sema, struct env *env, enum unary_op
     if (a->kind == EXPR_CONST) {
         uint32_t bits;
         if (fold_unary(op, a->type, a->bits, &bits) == FOLD_OVERFLOW && !env->dead) {
-            diag_error(sema->diags, where, "constant expression overflows i32");
+            diag_error(sema->diags, where, "constant expression overflows i32: -(%d)",
+                       (int)a->bits);
             return NULL;
         }
         return sema_const(sema, a->type, bits, where);
@@ -133,7 +134,8 @@ static struct expr *make_binary(struct sema *sema, struct env *env, enum binary_
     if (a->kind == EXPR_CONST && b->kind == EXPR_CONST && !zero_divisor) {
         uint32_t bits;
         if (fold_binary(op, a->type, a->bits, b->bits, &bits) == FOLD_OVERFLOW && !env->dead) {
-            diag_error(sema->diags, where, "constant expression overflows i32");
+            diag_error(sema->diags, where, "constant expression overflows i32: %d %s %d",
+                       (int)a->bits, ast_binary_name(op), (int)b->bits);
             return NULL;
         }
         return sema_const(sema, type, bits, where);
@@ -245,10 +247,10 @@ static void warn_lost_remainder(struct sema *sema, const struct syn *syntax) {
 }
 
 static struct expr *check_binary(struct sema *sema, struct env *env, const struct syn *syntax) {
-    bool refused = reject_chain(sema, syntax) || reject_mixture(sema, syntax);
     struct expr *a = sema_expr(sema, env, syntax->args[0]);
     struct expr *b = sema_expr(sema, env, syntax->args[1]);
-    if (refused || !a || !b || !operands_fit(sema, syntax, &a, &b))
+    if (!a || !b || reject_chain(sema, syntax) || reject_mixture(sema, syntax) ||
+        !operands_fit(sema, syntax, &a, &b))
         return NULL;
     warn_lost_remainder(sema, syntax);
     return make_binary(sema, env, (enum binary_op)syntax->op, a, b, syntax->where);
@@ -383,7 +385,8 @@ static struct expr *make_builtin(struct sema *sema, struct env *env, enum builti
     }
     if (constant) {
         if (fold_builtin(builtin, args[0]->type, values, &bits) == FOLD_OVERFLOW && !env->dead) {
-            diag_error(sema->diags, where, "constant expression overflows i32");
+            diag_error(sema->diags, where, "constant expression overflows i32: %s(%d)",
+                       ast_builtin_name(builtin), (int)values[0]);
             return NULL;
         }
         return sema_const(sema, args[0]->type, bits, where);

@@ -142,7 +142,7 @@ static bool check_definition(struct sema *sema, struct decl *decl) {
     return check_result(sema, decl, code, name) && check_params(sema, decl, strchr(name, '('));
 }
 
-bool sema_extern_file(struct sema *sema, struct decl *decl) {
+bool sema_extern_file(struct sema *sema, struct decl *decl, bool compare) {
     struct syn_name name = decl->syntax->file;
     const struct frontend_options *options = sema->options;
     decl->fn->file_where = name.where;
@@ -157,5 +157,5 @@ bool sema_extern_file(struct sema *sema, struct decl *decl) {
                    diag_name(sema->diags, name.text), strerrordesc_np(errno));
         return false;
     }
-    return check_definition(sema, decl);
+    return !compare || check_definition(sema, decl);
 }

@@ -35,6 +35,8 @@ static void add_builtins(struct sema *sema, struct candidates *all) {
 }
 
 static void add_language_names(struct sema *sema, struct candidates *all) {
+    vec_push(sema->arena, &all->names, "true");
+    vec_push(sema->arena, &all->names, "false");
     for (int i = 0; i < INDEX_COUNT; i++)
         vec_push(sema->arena, &all->names, ast_index_name((enum index_name)i));
     for (int i = 0; i < SIZE_COUNT; i++)

@@ -149,6 +149,7 @@ struct parse_ctx {
     VEC(struct source_range) braces;       /* open { */
     int pending;             /* token to deliver first, 0: none */
     bool aborted;            /* nesting limit hit: deliver only the end */
+    bool stray;              /* a character of this line was refused: no second message */
     bool schedule_text;      /* parsing the text of --schedule */
 };
 

@@ -209,6 +209,8 @@ static void render_source(struct strbuf *out, const struct source_place *place,
     const char *line = source_line(place->file, place->line, &length);
     size_t caret = place->column - 1;
     size_t end = place->end_line == place->line ? place->end_column - 1 : length;
+    if (length == 0)
+        return; /* the end of the file: nothing to point at */
     struct window w = window_around(line, length, caret);
     render_text(out, &w);
     if (colour)
