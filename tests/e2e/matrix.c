@@ -172,12 +172,12 @@ static void add_head_dims(struct arena *arena, struct matrix *matrix, int step) 
 
 /* The targets asked for, or all that the compiler has. */
 static void choose_targets(struct matrix *matrix) {
-    const char *const *all = compile_targets();
-    if (matrix->options->target)
-        matrix->targets[matrix->target_count++] = matrix->options->target;
+    const char *name = matrix->options->target;
+    if (name)
+        matrix->targets[matrix->target_count++] = name;
     else
-        for (; *all && matrix->target_count < MAX_TARGETS; all++)
-            matrix->targets[matrix->target_count++] = *all;
+        for (size_t i = 0; (name = compile_target(i)) && i < MAX_TARGETS; i++)
+            matrix->targets[matrix->target_count++] = name;
 }
 
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof *(array)))
