@@ -197,10 +197,10 @@ static bool bigbird(const struct call *call, const struct pair *pair) {
     return window || row < globals || column < globals || call_bool(call, 0, H, row, column);
 }
 
-/* A random tree over `nodes` draft tokens: parents[i] < i, or -1 for a root. */
+/* Random trees over `nodes` draft tokens: parents[i] < i, or -1 for a root. */
 static void random_parents(struct rng *rng, int64_t nodes, int64_t *parents) {
     for (int64_t i = 0; i < nodes; i++)
-        parents[i] = i == 0 ? -1 : rng_range(rng, i > 8 ? i - 8 : 0, i - 1);
+        parents[i] = i == 0 || rng_chance(rng, 10) ? -1 : rng_range(rng, i > 8 ? i - 8 : 0, i - 1);
 }
 
 static void tree_setup(struct call *call, struct rng *rng) {
