@@ -22,11 +22,10 @@ struct job {
     struct compile_options options;
 };
 
-/* The messages of the sink, as a status or as the warnings of a program. */
-static struct attn_status *spec_failure(const struct job *job) {
+static struct attn_status *spec_failure(const struct job *job, const struct diag_sink *diags) {
     struct strbuf text;
     strbuf_init(&text, job->arena);
-    diag_render(job->diags, false, &text);
+    diag_render(diags, false, &text);
     return RT_FAIL(ATTN_INVALID_SPEC, "%s", strbuf_text(&text));
 }
 
@@ -99,7 +98,7 @@ static struct attn_status *job_check(struct job *job, const struct attn_source *
     if (job->spec != NULL)
         job->attention = compile_select(job->spec, options->entry, job->diags);
     if (job->attention == NULL)
-        return spec_failure(job);
+        return spec_failure(job, job->diags);
     job->options.target = options->target;
     if (job->options.target == NULL)
         job->options.target = device_target(job->attention);
@@ -115,13 +114,23 @@ static void job_init(struct job *job) {
 
 /* ---- Compile ----------------------------------------------------------- */
 
+/* What decides the result, and the texts of all files read so far: the spec, its imports
+ * and extern files.  The texts are there although the canonical form would do for the
+ * kernel: the PTX cites lines of the files, and same input must give same bytes. */
 static struct attn_status *find_key(const struct job *job, struct rt_key *out_key) {
     struct strbuf text;
+    const struct source_file *file = NULL;
+    /* A sink of its own, for compile_attention will report the same again. */
+    struct diag_sink *diags = diag_sink_create(job->arena, job->sources);
     strbuf_init(&text, job->arena);
     rt_build_identity(&text);
-    if (!compile_key(job->arena, job->sources, job->spec, job->attention, &job->options,
-                     job->diags, &text))
-        return spec_failure(job);
+    if (!compile_key(job->arena, job->sources, job->spec, job->attention, &job->options, diags,
+                     &text))
+        return spec_failure(job, diags);
+    for (uint32_t id = 1; (file = source_file_get(job->sources, id)) != NULL; id++) {
+        strbuf_printf(&text, "file %s %u\n", file->path, (unsigned)file->length);
+        strbuf_append_bytes(&text, file->text, file->length);
+    }
     *out_key = rt_key_of(text.data, text.length);
     return NULL;
 }
@@ -130,7 +139,7 @@ static struct attn_status *compile_payload(const struct job *job, struct strbuf 
     struct compiled compiled = {0};
     if (!compile_attention(job->arena, job->sources, job->spec, job->attention, &job->options,
                            job->diags, &compiled))
-        return spec_failure(job);
+        return spec_failure(job, job->diags);
     struct rt_cuda_source *externs =
         ARENA_NEW_ARRAY(job->arena, struct rt_cuda_source, compiled.extern_file_count);
     for (size_t i = 0; i < compiled.extern_file_count; i++)
@@ -200,7 +209,7 @@ static struct attn_status *emit(struct job *job, const char *stage, char **out_t
     job->options.dump_after = stage;
     if (!compile_attention(job->arena, job->sources, job->spec, job->attention, &job->options,
                            job->diags, &compiled))
-        return spec_failure(job);
+        return spec_failure(job, job->diags);
     const char *text = compiled.dump_count > 0 ? compiled.dumps[0].text : compiled.ptx;
     *out_text = text != NULL ? strdup(text) : NULL;
     if (*out_text == NULL)

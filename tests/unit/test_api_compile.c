@@ -1,0 +1,172 @@
+/* attn_compile and attn_emit through the whole compiler: results, the cache, errors. */
+#include <criterion/criterion.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attn.h"
+
+static const char spec[] = "attention window {\n"
+                           "    dtype bf16;\n"
+                           "    head_dim 64;\n"
+                           "    group any;\n"
+                           "    param window: i32 = 128;\n"
+                           "    tensor doc: i32[batch, kv_len];\n"
+                           "    mask kv <= q && q - kv < window && doc[b, q] == doc[b, kv];\n"
+                           "    target sm_80;\n"
+                           "}\n";
+
+static char folder[64];
+
+static void setup(void) {
+    strcpy(folder, "/tmp/attn-test-XXXXXX");
+    cr_assert_not_null(mkdtemp(folder));
+}
+
+static void teardown(void) {
+    char command[128];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    cr_assert_eq(system(command), 0);
+}
+
+TestSuite(api_compile, .init = setup, .fini = teardown);
+
+static struct attn_context *open_context(void) {
+    struct attn_context *context = NULL;
+    struct attn_context_options options = {ATTN_CACHE_DISK, folder};
+    cr_assert_null(attn_context_create(&options, &context));
+    return context;
+}
+
+static struct attn_program *compile(struct attn_context *context, const char *text,
+                                    const struct attn_compile_options *options) {
+    struct attn_program *program = NULL;
+    struct attn_source source = {text, strlen(text), "window.attn"};
+    struct attn_status *status = attn_compile(context, &source, options, &program);
+    cr_assert_null(status, "%s", attn_status_text(status));
+    return program;
+}
+
+Test(api_compile, program_says_what_it_is) {
+    struct attn_context *context = open_context();
+    struct attn_program *program = compile(context, spec, NULL);
+    cr_assert_str_eq(attn_program_name(program), "window");
+    cr_assert_str_eq(attn_program_target(program), "sm_80");
+    cr_assert_eq(attn_program_dtype(program), ATTN_BF16);
+    cr_assert_eq(attn_program_head_dim_qk(program), 64);
+    cr_assert_eq(attn_program_tensor_count(program), 6);
+    cr_assert_str_eq(attn_program_tensor(program, 5)->name, "doc");
+    cr_assert_str_eq(attn_program_tensor(program, 5)->extents[1], "kv_len");
+    cr_assert_str_eq(attn_program_param(program, 0)->name, "window");
+    cr_assert_eq(attn_program_param(program, 0)->default_value, 128.0);
+    cr_assert_geq(attn_program_entry_count(program), 1);
+    cr_assert_not_null(strstr(attn_program_ptx(program), ".target sm_80"));
+    for (size_t i = 0; i < attn_program_entry_count(program); i++)
+        cr_assert_not_null(strstr(attn_program_ptx(program),
+                                  attn_program_entry(program, i)->name));
+    cr_assert_str_eq(attn_program_warnings(program), "");
+    attn_program_destroy(program);
+    attn_context_destroy(context);
+}
+
+Test(api_compile, cache_gives_the_same_bytes) {
+    struct attn_context *context = open_context();
+    struct attn_program *first = compile(context, spec, NULL);
+    cr_assert(!attn_program_from_cache(first));
+    struct attn_program *again = compile(context, spec, NULL);
+    cr_assert_eq(again, first, "memory");
+    struct attn_context *other = open_context();
+    struct attn_program *stored = compile(other, spec, NULL);
+    cr_assert(attn_program_from_cache(stored), "disk");
+    cr_assert_str_eq(attn_program_ptx(stored), attn_program_ptx(first));
+    cr_assert_str_eq(attn_program_json(stored), attn_program_json(first));
+    struct attn_context *fresh = NULL;
+    struct attn_context_options off = {ATTN_CACHE_OFF, NULL};
+    cr_assert_null(attn_context_create(&off, &fresh));
+    struct attn_program *recompiled = compile(fresh, spec, NULL);
+    cr_assert(!attn_program_from_cache(recompiled));
+    cr_assert_str_eq(attn_program_ptx(recompiled), attn_program_ptx(first));
+    attn_program_destroy(first);
+    attn_program_destroy(again);
+    attn_program_destroy(stored);
+    attn_program_destroy(recompiled);
+    attn_context_destroy(context);
+    attn_context_destroy(other);
+    attn_context_destroy(fresh);
+}
+
+/* Everything that changes the result, and the lines that the PTX cites, is in the key. */
+Test(api_compile, other_input_is_another_entry) {
+    struct attn_context *context = open_context();
+    char moved[sizeof spec + 1];
+    snprintf(moved, sizeof moved, "\n%s", spec);
+    struct attn_compile_options pinned = {.schedule = "tile 64, 64"};
+    struct attn_program *programs[] = {compile(context, spec, NULL),
+                                       compile(context, moved, NULL),
+                                       compile(context, spec, &pinned)};
+    for (int i = 1; i < 3; i++) {
+        cr_assert_neq(programs[i], programs[0]);
+        cr_assert(!attn_program_from_cache(programs[i]));
+        cr_assert_str_neq(attn_program_ptx(programs[i]), attn_program_ptx(programs[0]));
+    }
+    for (int i = 0; i < 3; i++)
+        attn_program_destroy(programs[i]);
+    attn_context_destroy(context);
+}
+
+static void expect_failure(const char *text, const struct attn_compile_options *options,
+                           enum attn_code code, const char *part) {
+    struct attn_context *context = open_context();
+    struct attn_program *program = NULL;
+    struct attn_source source = {text, strlen(text), "bad.attn"};
+    struct attn_status *status = attn_compile(context, &source, options, &program);
+    cr_assert_eq(attn_status_code(status), code, "%s", attn_status_text(status));
+    cr_assert_not_null(strstr(attn_status_text(status), part), "%s", attn_status_text(status));
+    attn_status_destroy(status);
+    attn_context_destroy(context);
+}
+
+Test(api_compile, errors_of_the_spec_have_places) {
+    expect_failure("attention a { dtype bf16; head_dim 64; mask q < doc; }", NULL,
+                   ATTN_INVALID_SPEC, "bad.attn:1:49: error: ");
+    expect_failure("attention a {", NULL, ATTN_INVALID_SPEC, "error: ");
+    expect_failure("const N = 1;", NULL, ATTN_INVALID_SPEC, "error: ");
+    struct attn_compile_options unknown = {.target = "sm_1"}, entry = {.entry = "windw"};
+    expect_failure(spec, &unknown, ATTN_INVALID_SPEC, "sm_1");
+    expect_failure(spec, &entry, ATTN_INVALID_SPEC, "windw");
+}
+
+Test(api_compile, missing_files_are_told) {
+    struct attn_context *context = open_context();
+    struct attn_program *program = NULL;
+    struct attn_source source = {.path = "/nonexistent/x.attn"}, nothing = {0};
+    struct attn_status *status = attn_compile(context, &source, NULL, &program);
+    cr_assert_eq(attn_status_code(status), ATTN_IO);
+    cr_assert_str_eq(attn_status_text(status),
+                     "cannot open '/nonexistent/x.attn': No such file or directory");
+    attn_status_destroy(status);
+    status = attn_compile(context, &nothing, NULL, &program);
+    cr_assert_eq(attn_status_code(status), ATTN_INVALID_ARGUMENT);
+    attn_status_destroy(status);
+    attn_context_destroy(context);
+}
+
+Test(api_compile, emits_every_kind_of_stage) {
+    struct attn_context *context = open_context();
+    struct attn_source source = {spec, sizeof spec - 1, "window.attn"};
+    static const char *const stages[] = {"attn", "online-softmax", "pipeline", "ptx"};
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        char *text = NULL;
+        struct attn_status *status = attn_emit(context, &source, NULL, stages[i], &text);
+        cr_assert_null(status, "%s: %s", stages[i], attn_status_text(status));
+        cr_assert_not_null(strstr(text, i < 3 ? "func.func" : ".visible .entry"), "%s:\n%s",
+                           stages[i], text);
+        attn_text_destroy(text);
+    }
+    char *text = NULL;
+    struct attn_status *status = attn_emit(context, &source, NULL, "tiel", &text);
+    cr_assert_str_eq(attn_status_text(status), "there is no stage 'tiel'");
+    attn_status_destroy(status);
+    attn_context_destroy(context);
+}
