@@ -52,8 +52,9 @@ struct call {
 struct call *call_create(struct arena *arena, const struct attention *attention,
                          const int64_t sizes[SIZE_COUNT], struct rng *rng);
 
-/* Gives a parameter by name a value; aborts when the spec has no such parameter. */
+/* Gives a parameter by name a value; aborts when the spec has no such i32. */
 void call_set_i32(struct call *call, const char *name, int32_t value);
+/* The same for an f32. */
 void call_set_f32(struct call *call, const char *name, float value);
 
 /* Evaluates the extents and allocates every captured tensor, dense and zeroed.
@@ -72,10 +73,10 @@ void call_restride(struct call *call, struct rng *rng);
 /* (Re)makes q, k, v as 16-bit tensors of `dtype` from q32, k32, v32. */
 void call_encode(struct call *call, enum scalar_type dtype, enum call_layout layout);
 
-/* Fills in the shape of an output [batch, heads, q_len, head_dim_v] of `dtype`, or of
- * LSE [batch, heads, q_len] in f32; data is allocated and filled with 0xff. */
+/* An output [batch, heads, q_len, head_dim_v] of `dtype`, its data filled with 0xff. */
 struct call_tensor call_output(const struct call *call, enum scalar_type dtype,
                                enum call_layout layout);
+/* An LSE [batch, heads, q_len] in f32, its data filled with 0xff. */
 struct call_tensor call_lse_output(const struct call *call);
 
 /* The call as the reference sees it; `out_tensors` needs CALL_MAX_TENSORS places. */
@@ -92,12 +93,15 @@ int64_t call_tensor_count(const struct call_tensor *tensor);
 /* Element [i0, i1, i2, i3] of captured tensor number `tensor`; indices beyond the rank
  * are ignored.  Aborts when one is out of range: a predicate never reads there. */
 int32_t call_i32(const struct call *call, int tensor, int64_t i0, int64_t i1, int64_t i2);
+/* The same for a bool tensor: any non-zero byte is true. */
 bool call_bool(const struct call *call, int tensor, int64_t i0, int64_t i1, int64_t i2);
+/* The same for f32, f16 and bf16. */
 double call_float(const struct call *call, int tensor, int64_t i0, int64_t i1, int64_t i2,
                   int64_t i3);
 
-/* Value of parameter number `param`. */
+/* Value of parameter number `param`, an i32. */
 int32_t call_param_i32(const struct call *call, int param);
+/* The same for an f32. */
 float call_param_f32(const struct call *call, int param);
 
 #endif

@@ -20,10 +20,11 @@ struct executor {
 };
 
 /* Opens the machine's GPU and makes its context current in the calling thread.  NULL, or
- * why there is none.  executor_gpu_enter does the second half in other threads.  With
+ * why there is none.  With
  * `poison` a workspace is filled with 0xff before its first state is set; without it a
  * sanitizer can see reads of workspace that nobody wrote. */
 const char *executor_gpu_open(struct arena *arena, bool poison);
+/* Makes the GPU's context current in another thread; nothing without a GPU. */
 void executor_gpu_enter(void);
 
 /* Name of a fact about the GPU ("gpu", "driver", "multiprocessors") and its value, by
@@ -34,6 +35,7 @@ const char *executor_gpu_fact(struct arena *arena, int number, const char **out_
  * loads it.  NULL, or a text in the spec's arena about what failed. */
 const char *executor_create(struct loaded *loaded, enum machine machine, const char *target,
                             struct executor *out_executor);
+/* Unloads what executor_create loaded. */
 void executor_destroy(struct executor *executor);
 
 /* Runs a call whose q, k, v are encoded in the executor's dtype; fills o and lse, which
@@ -43,13 +45,19 @@ void executor_destroy(struct executor *executor);
 const char *executor_run(const struct executor *executor, const struct call *call, uint64_t seed,
                          struct call_tensor *o, struct call_tensor *lse);
 
-/* The machines' parts. */
+/* ---- The machines' parts -------------------------------------------------- */
+
+/* executor_create on the emulator: nothing but the PTX and its facts is kept. */
 const char *emulator_create(struct loaded *loaded, const char *target, struct executor *executor);
+/* executor_run on the emulator; any report is a failure. */
 const char *emulator_run(const struct executor *executor, const struct call *call, uint64_t seed,
                          struct call_tensor *o, struct call_tensor *lse);
+/* executor_create on the GPU, through the public API. */
 const char *gpu_create(struct loaded *loaded, const char *target, struct executor *executor);
+/* executor_run on the GPU; a changed byte beside an output is a failure. */
 const char *gpu_run(const struct executor *executor, const struct call *call,
                     struct call_tensor *o, struct call_tensor *lse);
+/* executor_destroy on the GPU. */
 void gpu_destroy(struct executor *executor);
 
 #endif

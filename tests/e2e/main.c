@@ -4,7 +4,7 @@
  *         [--seed N] [--seeds N] [--threads N] [--small] [--no-poison] [--json FILE]
  *
  * Without a device the suites picture, predicate, emulator and special run; with
- * --device gpu the suites gpu and special, on the GPU.  Exit 0: all passed, 1: not,
+ * --device gpu the suites gpu, special and twin, on the GPU.  Exit 0: all passed, 1: not,
  * 2: usage, 3: there is no GPU.
  */
 #include <dirent.h>
@@ -92,7 +92,7 @@ static void run_suites(const struct command *command, struct report *report) {
     const struct e2e_options *options = &command->options;
     struct e2e_options suites = {.only = command->suites ? command->suites
                                          : command->gpu
-                                             ? "gpu,special"
+                                             ? "gpu,special,twin"
                                              : "complete,picture,predicate,emulator,special"};
     if (e2e_wanted(&suites, "complete"))
         suite_complete(options, report);
@@ -106,6 +106,8 @@ static void run_suites(const struct command *command, struct report *report) {
         suite_gpu(options, report);
     if (e2e_wanted(&suites, "special"))
         suite_special(options, command->gpu, report);
+    if (command->gpu && e2e_wanted(&suites, "twin"))
+        suite_twin(options, report);
 }
 
 /* Opens the GPU and notes its facts; false when there is none. */

@@ -72,6 +72,9 @@ void suite_emulator(const struct e2e_options *options, struct report *report);
 /* Awkward data and sizes, on the emulator or (gpu) on the GPU. */
 void suite_special(const struct e2e_options *options, bool gpu, struct report *report);
 
+/* Each spec's PTX on the GPU and on the emulator: the same numbers. */
+void suite_twin(const struct e2e_options *options, struct report *report);
+
 /* Each spec on the GPU, both types, all sizes, both layouts; every head dimension. */
 void suite_gpu(const struct e2e_options *options, struct report *report);
 

@@ -98,18 +98,23 @@ struct gen_scope {
     int table_count;
 };
 
-/* Leaves, and nodes with up to three arguments (NULL: fewer). */
+/* A name or other text without arguments; `size` bounds an f32. */
 const struct gen_node *gen_leaf(struct gen_scope *scope, enum value_type type, const char *text,
                                 double size);
+/* A node with up to three arguments (NULL: fewer). */
 const struct gen_node *gen_node3(struct gen_scope *scope, enum value_type type, const char *form,
                                  const struct gen_node *a, const struct gen_node *b,
                                  const struct gen_node *c);
 
-/* Random expressions of at most this depth. */
+/* A random i32 of at most this depth; all of it is specified for any value. */
 const struct gen_node *gen_int(struct gen_scope *scope, int depth);
+/* A random bool. */
 const struct gen_node *gen_bool(struct gen_scope *scope, int depth);
+/* A random f32 that every machine computes to the same bits. */
 const struct gen_node *gen_exact(struct gen_scope *scope, int depth);
+/* A random bounded f32 that does not depend on s. */
 const struct gen_node *gen_bias(struct gen_scope *scope, int depth);
+/* A random f32 that depends on s, of bounded size and slope. */
 const struct gen_node *gen_score(struct gen_scope *scope, int depth);
 
 /* A mask as people write them, with random parts. */
