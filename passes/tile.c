@@ -289,6 +289,7 @@ static bool tile_function(struct pass_ctx *ctx, MlirOperation module, MlirOperat
     emit_kernel(&kernel);
     ir_erase(attention);
     erase_functions(&kernel);
+    tile_separate(ctx->scratch, func);
     tile_hoist(ctx->scratch, func);
     ir_erase_dead(ir_func_body(func));
     set_grid(func, ctx->scratch, kernel.plan.tile_m);

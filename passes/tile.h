@@ -45,6 +45,10 @@ void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
  * shared memory. */
 void tile_loop_list(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
 
+/* Rewrites i32 sums of rows and columns as one row value and one column value, joined by
+ * a single tile operation. */
+void tile_separate(struct arena *scratch, MlirOperation func);
+
 /* Moves what does not change in a loop in front of it, innermost loops first, and
  * shares equal reads: values that depend on the row or on nothing are computed once. */
 void tile_hoist(struct arena *scratch, MlirOperation func);
