@@ -3,6 +3,7 @@
 // one tile operation is left in it.
 
 // CHECK-LABEL: func.func @a(
+// CHECK: name = "q"
 // CHECK: %[[LAST:.*]] = vector.broadcast %{{.*}} : i32 to vector<128x1xi32>
 // CHECK: %[[ROW:.*]] = arith.addi %[[LAST]], %{{.*}} : vector<128x1xi32>
 // CHECK: %[[R:.*]] = vector.broadcast %[[ROW]]
