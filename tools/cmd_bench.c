@@ -269,6 +269,6 @@ int command_bench(struct session *session) {
         status = bench_file(session, o->files.data[i], &json);
     json_close(&json, ']');
     if (o->json && status == STATUS_OK)
-        status = session_write(session, "-", json_text(&json), json.text.length);
+        status = json_print(&json, session);
     return status;
 }

@@ -65,7 +65,7 @@ int command_check(struct session *session) {
                         spec->attention_count);
     }
     json_close(&json, ']');
-    if (o->json && session_write(session, "-", json_text(&json), json.text.length) != STATUS_OK)
+    if (o->json && json_print(&json, session) != STATUS_OK)
         return STATUS_FAILED;
     return status;
 }

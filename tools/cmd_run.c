@@ -18,7 +18,7 @@ struct run {
     struct device_result result;
     struct ref_result reference; /* o NULL: not computed yet */
     struct accuracy accuracy;
-    int64_t kept;                /* pairs; -1: unknown (an extern without model) */
+    int64_t kept; /* pairs; -1: not counted, or an extern without model is in the way */
 };
 
 static int run_on_device(struct run *run) {
@@ -84,7 +84,6 @@ static void count_kept(struct run *run) {
     const char *missing;
     struct ref_program *program =
         ref_compile(run->session->arena, run->inputs.attention, &missing);
-    run->kept = -1;
     if (!program)
         return;
     struct ref_call call = inputs_reference_call(run->session->arena, &run->inputs);
@@ -157,7 +156,7 @@ static int print_json(struct run *run) {
         json_raw(&json, strbuf_text(&text));
     }
     json_close(&json, '}');
-    return session_write(session, "-", json_text(&json), json.text.length);
+    return json_print(&json, session);
 }
 
 static bool stdout_taken(const struct options *o) {
@@ -184,7 +183,9 @@ int command_run(struct session *session) {
     status = write_outputs(&run);
     if (status != STATUS_OK)
         return status;
-    count_kept(&run);
+    run.kept = -1;
+    if (o->json || o->check || o->verbose)
+        count_kept(&run);
     if (o->json)
         status = print_json(&run);
     else

@@ -103,10 +103,14 @@ void json_pair_real(struct json *json, const char *key, double value) {
     json_real(json, value);
 }
 
-const char *json_text(struct json *json) {
+const char *json_text(const struct json *json) {
     assert(json->depth == 0);
-    strbuf_append_char(&json->text, '\n');
     return strbuf_text(&json->text);
+}
+
+int json_print(const struct json *json, struct session *session) {
+    const char *text = arena_printf(session->arena, "%s\n", json_text(json));
+    return session_write(session, "-", text, strlen(text));
 }
 
 static void json_place(struct json *json, const struct diag_sink *sink,

@@ -9,6 +9,7 @@
 #include "frontend/ast.h"
 #include "support/diag.h"
 #include "support/strbuf.h"
+#include "tools/session.h"
 
 /* A JSON text being written.  Values go where the writer stands: after
  * json_key inside an object, as the next element inside an array. */
@@ -39,8 +40,11 @@ void json_pair_integer(struct json *json, const char *key, int64_t value);
 void json_pair_bool(struct json *json, const char *key, bool value);
 void json_pair_real(struct json *json, const char *key, double value);
 
-/* The text with a final newline. */
-const char *json_text(struct json *json);
+/* The finished text, without a newline at its end. */
+const char *json_text(const struct json *json);
+
+/* Writes the finished text and a newline to standard output; an exit status. */
+int json_print(const struct json *json, struct session *session);
 
 /* An array of the sink's messages: severity, file, line, column, end, message,
  * warning name, notes. */

@@ -79,10 +79,11 @@ static bool convert_param(const struct option_param *given, enum value_type type
     return false;
 }
 
-static int apply_params(struct session *session, struct inputs *in) {
+static int apply_params(struct session *session, struct inputs *in, bool need) {
     const struct attention *attention = in->attention;
     const char **names = ARENA_NEW_ARRAY(session->arena, const char *, attention->param_count);
     bool *given = ARENA_NEW_ARRAY(session->arena, bool, attention->param_count);
+    in->param_known = given;
     in->params = ARENA_NEW_ARRAY(session->arena, uint32_t, attention->param_count);
     for (size_t i = 0; i < attention->param_count; i++) {
         names[i] = attention->params[i].name;
@@ -102,7 +103,7 @@ static int apply_params(struct session *session, struct inputs *in) {
         given[param->number] = true;
     }
     for (size_t i = 0; i < attention->param_count; i++)
-        if (!given[i])
+        if (!given[i] && need)
             return session_fail(session, STATUS_FAILED,
                                 "param '%s' has no default: give it with --param %s=VALUE",
                                 names[i], names[i]);
@@ -300,6 +301,21 @@ static const struct option_tensor *given_tensor(const struct options *options, c
     return NULL;
 }
 
+/* One of the given tensors is none of the spec's: says which. */
+static int unknown_tensor(struct session *session, const struct attention *attention,
+                          const char *const *names) {
+    for (size_t i = 0; i < session->options->tensors.count; i++) {
+        const char *name = session->options->tensors.data[i].name;
+        bool known = false;
+        for (size_t j = 0; j < attention->tensor_count; j++)
+            known = known || strcmp(names[j], name) == 0;
+        if (!known)
+            return unknown_name(session, attention, "tensor", name, names,
+                                attention->tensor_count);
+    }
+    return STATUS_OK;
+}
+
 static int apply_tensors(struct session *session, struct inputs *in, bool need) {
     const struct attention *attention = in->attention;
     size_t count = attention->tensor_count;
@@ -322,31 +338,30 @@ static int apply_tensors(struct session *session, struct inputs *in, bool need) 
         if (status != STATUS_OK)
             return status;
     }
-    for (size_t i = 0; i < session->options->tensors.count && matched != session->options->tensors.count; i++) {
-        const char *name = session->options->tensors.data[i].name;
-        bool known = false;
-        for (size_t j = 0; j < count; j++)
-            known = known || strcmp(names[j], name) == 0;
-        if (!known)
-            return unknown_name(session, attention, "tensor", name, names, count);
-    }
-    return STATUS_OK;
+    return matched == session->options->tensors.count ? STATUS_OK
+                                                      : unknown_tensor(session, attention, names);
 }
 
-int inputs_create(struct session *session, const struct attention *attention, bool need_tensors,
+int inputs_create(struct session *session, const struct attention *attention, bool need_all,
                   struct inputs *out) {
     *out = (struct inputs){.attention = attention};
     int status = resolve_sizes(session, out);
     if (status == STATUS_OK)
-        status = apply_params(session, out);
-    return status == STATUS_OK ? apply_tensors(session, out, need_tensors) : status;
+        status = apply_params(session, out, need_all);
+    return status == STATUS_OK ? apply_tensors(session, out, need_all) : status;
 }
 
-bool inputs_complete(const struct inputs *inputs) {
-    for (size_t i = 0; i < inputs->attention->tensor_count; i++)
-        if (inputs->attention->tensors[i].used && !inputs->tensors[i].data)
-            return false;
-    return true;
+const char *inputs_missing(struct arena *arena, const struct inputs *inputs) {
+    const struct attention *attention = inputs->attention;
+    for (size_t i = 0; i < attention->param_count; i++)
+        if (!inputs->param_known[i])
+            return arena_printf(arena, "--param %s=VALUE", attention->params[i].name);
+    for (size_t i = 0; i < attention->tensor_count; i++)
+        if (attention->tensors[i].used && !inputs->tensors[i].data)
+            return arena_printf(arena, "--tensor %s=FILE.npy or --tensor %s=random%s",
+                                attention->tensors[i].name, attention->tensors[i].name,
+                                attention->tensors[i].type == SCALAR_I32 ? ":LO..HI" : "");
+    return NULL;
 }
 
 /* ---- Q, K, V ------------------------------------------------------------ */

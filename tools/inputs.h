@@ -27,21 +27,23 @@ struct input_matrix {
 struct inputs {
     const struct attention *attention;
     int64_t sizes[SIZE_COUNT];
-    uint32_t *params; /* bits by param.number */
+    uint32_t *params;    /* bits by param.number */
+    bool *param_known;   /* has a value, or is not used */
     struct input_tensor *tensors; /* by tensor.number */
     struct input_matrix q, k, v;
 };
 
-/* Sizes, parameters and captured tensors.  `need_tensors` false: tensors that are
- * not given are left out. */
-int inputs_create(struct session *session, const struct attention *attention, bool need_tensors,
+/* Sizes, parameters and captured tensors.  `need_all` false: parameters without a
+ * value and tensors that are not given are left out, see inputs_missing. */
+int inputs_create(struct session *session, const struct attention *attention, bool need_all,
                   struct inputs *out);
 
 /* Adds Q, K and V (--q, --k, --v, or N(0, 1)). */
 int inputs_add_matrices(struct session *session, struct inputs *inputs);
 
-/* True if every tensor that the spec reads is there. */
-bool inputs_complete(const struct inputs *inputs);
+/* The option that would give the first parameter or tensor that the spec uses and
+ * lacks ("--param cap=VALUE"), in the arena; NULL when all are there. */
+const char *inputs_missing(struct arena *arena, const struct inputs *inputs);
 
 /* The call for the reference; borrows from `inputs`, tensor views in the arena. */
 struct ref_call inputs_reference_call(struct arena *arena, const struct inputs *inputs);
