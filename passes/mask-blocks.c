@@ -1,0 +1,166 @@
+/* mask-blocks: which key blocks to skip, to run whole, to run masked.
+ *
+ * An abstract interpretation of the mask over a tile of queries and keys (design,
+ * section 4), emitted as code: the kernel classifies a block by evaluating intervals
+ * instead of all its pairs.  FlexAttention evaluates the mask on every pair of the
+ * sequence for the same purpose.
+ *
+ *   @NAME.classify   0 skip (no pair of the tile attends), 2 whole (all do), 1 partial
+ *   @NAME.kv_bounds  first and last key position that may attend for a query tile
+ *   @NAME.summary_*  kernels that summarise captured tensors block by block
+ *
+ * Both functions promise to be right for q0 a multiple of tile M, k0 of tile N,
+ * q1 - q0 < M and k1 - k0 < N; they do not look at the sizes q_len and kv_len (callers
+ * clamp q1 and k1).  `skip` and `whole` are never wrong; `partial` may be given where
+ * one of them was possible. */
+#include <mlir-c/BuiltinAttributes.h>
+
+#include "passes/mask-blocks.h"
+#include "passes/pass.h"
+
+enum { MIN_BLOCK = 16, DEFAULT_M = 128, DEFAULT_N = 64 };
+
+static int gcd(int a, int b) {
+    while (b) {
+        int rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
+
+/* Summary blocks that divide both tiles, unless they would be tiny. */
+static int block_of(int tile_m, int tile_n) {
+    int block = gcd(tile_m, tile_n);
+    return block < MIN_BLOCK ? 64 : block;
+}
+
+/* ---- Functions ----------------------------------------------------------- */
+
+/* @NAME.SUFFIX(`leading` x i32, shared arguments) behind the mask function. */
+static MlirOperation declare(struct mask_blocks *m, struct ir_builder *b, const char *suffix,
+                             size_t leading, size_t result_count) {
+    MlirType i32 = ir_type_i32(b->context), results[2] = {i32, i32};
+    MlirType *types = ARENA_NEW_ARRAY(m->arena, MlirType, leading + m->shared_count);
+    for (size_t i = 0; i < leading; i++)
+        types[i] = i32;
+    for (size_t i = 0; i < m->shared_count; i++)
+        types[leading + i] = mlirValueGetType(ir_func_arg(m->mask, MASK_INDICES + i));
+    ir_at_end(b, ir_region_block(m->module, 0));
+    b->location = mlirOperationGetLocation(m->mask);
+    return ir_func(b, arena_printf(m->arena, "%s.%s", ir_func_name(m->kernel), suffix), true,
+                   types, leading + m->shared_count, results, result_count);
+}
+
+/* Positions [lo, hi] of a tile of `tile` rows. */
+static struct abs_value tile_positions(MlirValue lo, MlirValue hi, int tile) {
+    struct abs_value positions = abs_range(lo, hi, 0, INT32_MAX - 1);
+    positions.width = tile - 1;
+    positions.align = tile;
+    return positions;
+}
+
+static MlirValue mask_result(const struct mask_blocks *m) {
+    return ir_operand(mlirBlockGetTerminator(ir_func_body(m->mask)), 0);
+}
+
+static void build_classify(struct mask_blocks *m, struct ir_builder *b) {
+    struct mask_eval e;
+    ir_at_end(b, ir_func_body(m->classify));
+    struct abs_value q = tile_positions(ir_func_arg(m->classify, 3), ir_func_arg(m->classify, 4),
+                                        m->tile_m);
+    struct abs_value kv = tile_positions(ir_func_arg(m->classify, 5),
+                                         ir_func_arg(m->classify, 6), m->tile_n);
+    mask_eval_run(&e, m, b, m->classify, CLASSIFY_SHARED, q, kv);
+    struct abs_value keep = mask_eval_fact(&e, mask_result(m))->value;
+    b->location = mlirOperationGetLocation(m->mask);
+    MlirValue partial = ir_extui(b, keep.hi, ir_type_i32(b->context));
+    MlirValue class = abs_choose(b, keep.lo, ir_const_i32(b, 2), partial);
+    ir_return(b, &class, 1);
+    ir_erase_dead(ir_func_body(m->classify));
+}
+
+/* Returns whether the range is dense. */
+static bool build_bounds(struct mask_blocks *m, struct ir_builder *b) {
+    struct mask_eval e;
+    ir_at_end(b, ir_func_body(m->bounds));
+    struct abs_value q = tile_positions(ir_func_arg(m->bounds, 3), ir_func_arg(m->bounds, 4),
+                                        m->tile_m);
+    MlirValue kv_len = ir_func_arg(m->bounds, BOUNDS_SHARED + SIZE_KV_LEN);
+    MlirValue last = ir_subi(b, kv_len, ir_const_i32(b, 1));
+    struct abs_value kv = abs_range(ir_const_i32(b, 0), last, 0, INT32_MAX - 1);
+    mask_eval_run(&e, m, b, m->bounds, BOUNDS_SHARED, q, kv);
+    struct kv_range range = mask_kv_range(&e, last);
+    b->location = mlirOperationGetLocation(m->mask);
+    MlirValue results[2] = {range.lo, range.hi};
+    ir_return(b, results, 2);
+    ir_erase_dead(ir_func_body(m->bounds));
+    return range.dense;
+}
+
+/* Masks that are too large to analyse: every block is partial. */
+static void build_trivial(struct mask_blocks *m, struct ir_builder *b) {
+    ir_at_end(b, ir_func_body(m->classify));
+    MlirValue partial = ir_const_i32(b, 1);
+    ir_return(b, &partial, 1);
+    ir_at_end(b, ir_func_body(m->bounds));
+    MlirValue kv_len = ir_func_arg(m->bounds, BOUNDS_SHARED + SIZE_KV_LEN);
+    MlirValue results[2] = {ir_const_i32(b, 0), ir_subi(b, kv_len, ir_const_i32(b, 1))};
+    ir_return(b, results, 2);
+}
+
+/* ---- The pass ------------------------------------------------------------ */
+
+static size_t op_count(MlirOperation func) {
+    size_t count = 0;
+    MlirOperation op = mlirBlockGetFirstOperation(ir_func_body(func));
+    for (; !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op))
+        count++;
+    return count;
+}
+
+static void run_on_kernel(struct arena *arena, MlirOperation module, MlirOperation kernel,
+                          MlirOperation attention) {
+    struct ir_builder b;
+    struct mask_blocks m = {.arena = arena, .module = module, .kernel = kernel,
+                            .attention = attention, .tile_m = DEFAULT_M, .tile_n = DEFAULT_N};
+    m.mask = ir_symbol_func(module, attention, "mask");
+    if (mlirOperationIsNull(m.mask) || ir_has_attr(attention, "classify"))
+        return;
+    ir_builder_init(&b, mlirOperationGetContext(module), arena);
+    ir_kernel_tile(kernel, &m.tile_m, &m.tile_n);
+    m.block = block_of(m.tile_m, m.tile_n);
+    m.shared_count = ir_func_arg_count(m.mask) - MASK_INDICES;
+    m.classify = declare(&m, &b, "classify", CLASSIFY_SHARED, 1);
+    m.bounds = declare(&m, &b, "kv_bounds", BOUNDS_SHARED, 2);
+    bool dense = false;
+    if (op_count(m.mask) > MAX_MASK_OPS) {
+        build_trivial(&m, &b);
+    } else {
+        build_classify(&m, &b);
+        dense = build_bounds(&m, &b);
+    }
+    mask_summary_kernels(&m, &b);
+    ir_set_attr(attention, "classify", ir_attr_symbol(b.context, ir_func_name(m.classify)));
+    ir_set_attr(attention, "kv_bounds", ir_attr_symbol(b.context, ir_func_name(m.bounds)));
+    if (dense)
+        ir_set_attr(attention, "dense", ir_attr_unit(b.context));
+}
+
+/* requires     stage `attn`; attn.tile on the kernels (else 128, 64 is assumed)
+ * establishes  stage `mask-blocks`: classify, kv_bounds and summaries of every
+ *              attention with a mask
+ * breaks       nothing: mask and score functions stay as they are */
+static bool run(struct pass_ctx *ctx, MlirOperation module) {
+    size_t count;
+    MlirOperation *attentions = ir_collect(ctx->scratch, module, "attn.attention", &count);
+    for (size_t i = 0; i < count; i++)
+        run_on_kernel(ctx->scratch, module, mlirOperationGetParentOperation(attentions[i]),
+                      attentions[i]);
+    return true;
+}
+
+const struct pass pass_mask_blocks = {
+    .name = "mask-blocks",
+    .summary = "derive which key blocks to skip, to run whole and to run masked",
+    .run = run,
+};
