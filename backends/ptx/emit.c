@@ -13,7 +13,10 @@ static const char *const class_types[PTX_CLASS_COUNT] = {
 
 static void emit_reg(struct strbuf *out, const struct ptx_kernel *kernel, uint32_t reg) {
     const struct ptx_reg *r = &kernel->regs.data[reg];
-    strbuf_printf(out, "%%%s%u", kernel->groups.data[r->group].name, r->number);
+    const struct ptx_reg_group *group = &kernel->groups.data[r->group];
+    strbuf_printf(out, "%%%s", group->name);
+    if (group->count > 1)
+        strbuf_printf(out, "%u", r->number);
 }
 
 static void emit_operand(struct strbuf *out, const struct ptx_kernel *kernel,
@@ -142,8 +145,10 @@ static void emit_params(struct strbuf *out, const struct ptx_kernel *kernel) {
 static void emit_registers(struct strbuf *out, const struct ptx_kernel *kernel) {
     for (size_t i = 0; i < kernel->groups.count; i++) {
         const struct ptx_reg_group *group = &kernel->groups.data[i];
-        strbuf_printf(out, "    .reg %-5s %%%s<%u>;\n", class_types[group->class], group->name,
-                      group->count);
+        strbuf_printf(out, "    .reg %-5s %%%s", class_types[group->class], group->name);
+        if (group->count > 1)
+            strbuf_printf(out, "<%u>", group->count);
+        strbuf_append(out, ";\n");
     }
 }
 
@@ -156,6 +161,7 @@ void ptx_emit_kernel(struct strbuf *out, const struct ptx_kernel *kernel) {
     strbuf_printf(out, ")\n.maxntid %d, 1, 1\n{\n", kernel->threads);
     emit_registers(out, kernel);
     for (const struct ptx_inst *inst = kernel->first->next; inst; inst = inst->next)
-        ptx_emit_inst(out, kernel, inst);
+        if (inst->op != PTX_LOCATION || !inst->next || inst->next->op != PTX_LOCATION)
+            ptx_emit_inst(out, kernel, inst);
     strbuf_append(out, "}\n");
 }

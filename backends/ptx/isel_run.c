@@ -1,0 +1,529 @@
+/* Elementwise operations, collected into runs and emitted element by element.
+ *
+ *   for every group of 8 columns        column quantities once
+ *     for every row of the lane
+ *       for every operation of the run  elements c = 0, 1, then pairs are packed
+ *
+ * So a mask predicate or an exponent lives for two elements, not for a tile of 64
+ * registers.  Operations on rows and scalars that do not need the run's results
+ * are emitted at once, which puts them before the run.  Sums and maxima over the
+ * columns run along in two chains per row; the shuffles follow the run. */
+#include "backends/ptx/isel.h"
+
+#include <string.h>
+
+enum member_kind { MEMBER_ELEMENT, MEMBER_PACK, MEMBER_READ, MEMBER_REDUCE, MEMBER_PARTIAL };
+
+struct member {
+    enum member_kind kind;
+    MlirOperation op;
+    const struct element_rule *rule;
+    struct storage *in[4];
+    int in_count;
+    struct storage *result;
+    bool live_out;
+    bool contract;
+    const char *hint;
+    struct read_plan *read;
+    enum ptx_op combine;            /* of a reduction */
+    struct ptx_operand *chains[2];  /* of a reduction, by row */
+};
+
+struct run {
+    VEC(struct member) members;
+    struct tile_shape shape; /* zero groups: not known yet */
+};
+
+/* ---- Inside a run ------------------------------------------------------------------ */
+
+struct ptx_operand run_element(struct isel *is, struct storage *storage, int f, int i, int j,
+                               int c) {
+    if (!storage->elems)
+        return storage->temps[storage->packed ? 0 : c];
+    struct ptx_operand operand = storage_element(storage, f, i, j, c);
+    if (operand.kind != PTX_OPERAND_ADDRESS)
+        return operand;
+    if (storage->layout == LAYOUT_ROW) {
+        if (!storage->run_rows)
+            storage->run_rows = ARENA_NEW_ARRAY(is->arena, struct ptx_operand,
+                                                2 * (size_t)storage->shape.fragments);
+        struct ptx_operand *row = &storage->run_rows[2 * f + i];
+        if (row->kind == PTX_OPERAND_NONE)
+            *row = isel_plain(is, operand);
+        return *row;
+    }
+    if (storage->layout != LAYOUT_COLUMN)
+        return isel_plain(is, operand);
+    if (storage->temps_group != j) {
+        storage->temps[0] = isel_plain(is, storage_element(storage, f, i, j, 0));
+        storage->temps[1] = isel_plain(is, storage_element(storage, f, i, j, 1));
+        storage->temps_group = j;
+    }
+    return storage->temps[c];
+}
+
+static const char *default_hint(const struct storage *storage) {
+    static const char *const by_class[PTX_CLASS_COUNT] = {
+        [PTX_P] = "p", [PTX_H] = "h", [PTX_R] = "r", [PTX_F] = "f", [PTX_D] = "rd"};
+    if (storage->packed)
+        return "packed";
+    if (storage->class == PTX_F && storage->layout != LAYOUT_SCALAR)
+        return storage->layout == LAYOUT_ROW ? "row" : storage->layout == LAYOUT_TILE ? "t" : "col";
+    return by_class[storage->class];
+}
+
+static void fill_element(struct isel *is, const struct member *m, int f, int i, int j, int c,
+                         struct element *out) {
+    *out = (struct element){.is = is, .op = m->op, .hint = m->hint, .contract = m->contract};
+    for (int k = 0; k < m->in_count; k++) {
+        out->in[k] = run_element(is, m->in[k], f, i, j, c);
+        out->in_class[k] = m->in[k]->class;
+    }
+    if (m->result->elems)
+        out->dest = storage_element(m->result, f, i, j, c);
+}
+
+static void emit_reduction(struct isel *is, struct member *m, int f, int i, int j, int c) {
+    struct ptx_operand x = run_element(is, m->in[0], f, i, j, c);
+    struct ptx_operand *chain = &m->chains[c][2 * f + i];
+    if (ptx_is_reg(*chain)) {
+        ptx_put(is->kernel, m->combine, *chain, *chain, x);
+        return;
+    }
+    *chain = ptx_reg_new(is->kernel, m->in[0]->class, m->hint);
+    if (m->kind == MEMBER_PARTIAL && c == 0)
+        ptx_put(is->kernel, m->combine, *chain, run_element(is, m->in[1], f, i, j, c), x);
+    else
+        isel_move(is, *chain, x);
+}
+
+static void emit_pack(struct isel *is, struct member *m, int f, int i, int j) {
+    struct ptx_operand low = run_element(is, m->in[0], f, i, j, 0);
+    struct ptx_operand high = run_element(is, m->in[0], f, i, j, 1);
+    enum ptx_op op = m->result->bf16 ? PTX_CVT_BF16X2_F32 : PTX_CVT_F16X2_F32;
+    struct ptx_operand dest = m->result->elems ? storage_element(m->result, f, i, j, 0)
+                                               : ptx_reg_new(is->kernel, PTX_R, m->hint);
+    ptx_put(is->kernel, op, dest, high, low);
+    m->result->temps[0] = dest;
+}
+
+/* One operation for the pair of elements (f, i, j, 0) and (f, i, j, 1). */
+static void emit_member(struct isel *is, struct member *m, int f, int i, int j) {
+    if (m->kind == MEMBER_PACK) {
+        emit_pack(is, m, f, i, j);
+        return;
+    }
+    for (int c = 0; c < 2; c++) {
+        struct element e;
+        if (m->kind == MEMBER_REDUCE || m->kind == MEMBER_PARTIAL) {
+            emit_reduction(is, m, f, i, j, c);
+            continue;
+        }
+        struct ptx_operand dest = {0};
+        if (m->result->elems)
+            dest = storage_element(m->result, f, i, j, c);
+        if (m->kind == MEMBER_READ) {
+            m->result->temps[c] = read_plan_element(is, m->read, f, i, j, c, dest);
+            continue;
+        }
+        fill_element(is, m, f, i, j, c, &e);
+        m->result->temps[c] = element_emit(m->rule, &e);
+    }
+}
+
+/* ---- Planning a run ---------------------------------------------------------------- */
+
+/* An operand that nobody needs after this member and whose registers fit. */
+static struct storage *reusable_operand(const struct isel *is, const struct member *m) {
+    for (int k = 0; k < m->in_count; k++) {
+        struct storage *in = m->in[k];
+        if (!in->in_run && in->layout == LAYOUT_TILE && m->result->layout == LAYOUT_TILE &&
+            in->class == m->result->class && in->packed == m->result->packed &&
+            in->shape.groups == m->result->shape.groups &&
+            in->shape.fragments == m->result->shape.fragments && storage_dies(is, in, 0))
+            return in;
+    }
+    return NULL;
+}
+
+static void allocate_result(struct isel *is, struct member *m) {
+    struct storage *reused = reusable_operand(is, m);
+    if (reused) {
+        m->result->elems = reused->elems;
+        m->result->owned = true;
+        reused->owned = false;
+        return;
+    }
+    int count = layout_count(m->result->layout, m->result->shape, m->result->packed);
+    m->result->elems = ARENA_NEW_ARRAY(is->arena, struct ptx_operand, (size_t)count);
+    storage_fill_registers(is, m->result, m->hint);
+}
+
+static void plan_run(struct isel *is, struct run *run) {
+    for (size_t k = 0; k < run->members.count; k++)
+        for (int n = 0; n < run->members.data[k].in_count; n++) {
+            run->members.data[k].in[n]->run_uses++;
+            run->members.data[k].in[n]->temps_group = -1;
+        }
+    for (size_t k = 0; k < run->members.count; k++) {
+        struct member *m = &run->members.data[k];
+        m->live_out = m->result->uses > m->result->run_uses;
+        for (int n = 0; n < m->in_count; n++)
+            m->in[n]->uses--;
+        if (m->kind == MEMBER_REDUCE || m->kind == MEMBER_PARTIAL) {
+            size_t rows = 2 * (size_t)run->shape.fragments;
+            m->chains[0] = ARENA_NEW_ARRAY(is->arena, struct ptx_operand, rows);
+            m->chains[1] = ARENA_NEW_ARRAY(is->arena, struct ptx_operand, rows);
+        } else if (m->live_out) {
+            allocate_result(is, m);
+        }
+        if (m->kind == MEMBER_READ)
+            read_plan_begin(is, m->read);
+    }
+}
+
+/* Joins the two chains of each row; whole reductions then go over the quad. */
+static void finish_reduction(struct isel *is, struct member *m) {
+    struct storage *result = m->result;
+    result->elems = ARENA_NEW_ARRAY(is->arena, struct ptx_operand,
+                                    2 * (size_t)result->shape.fragments);
+    for (int r = 0; r < 2 * result->shape.fragments; r++) {
+        struct ptx_operand x = m->chains[0][r];
+        ptx_put(is->kernel, m->combine, x, x, m->chains[1][r]);
+        if (m->kind == MEMBER_REDUCE) {
+            x = isel_quad_reduce(is, m->combine, result->class, x, m->hint);
+            struct ptx_operand init = run_element(is, m->in[1], r / 2, r % 2, 0, 0);
+            if (!isel_neutral_reduction(m->op))
+                x = ptx_def(is->kernel, m->combine, m->hint, init, x);
+        }
+        result->elems[r] = x;
+    }
+    result->owned = true;
+}
+
+static void clean_run(struct run *run) {
+    for (size_t k = 0; k < run->members.count; k++) {
+        struct member *m = &run->members.data[k];
+        m->result->in_run = false;
+        for (int n = 0; n < m->in_count; n++) {
+            m->in[n]->run_uses = 0;
+            m->in[n]->run_rows = NULL;
+            m->in[n]->temps_group = -1;
+        }
+    }
+}
+
+void isel_flush(struct isel *is) {
+    struct run *run = is->run;
+    if (!run || run->members.count == 0)
+        return;
+    is->run = NULL;
+    isel_location(is, run->members.data[0].op);
+    plan_run(is, run);
+    for (int j = 0; j < run->shape.groups; j++)
+        for (int r = 0; r < 2 * run->shape.fragments; r++)
+            for (size_t k = 0; k < run->members.count; k++) {
+                struct member *m = &run->members.data[k];
+                if (r == 0 || m->result->layout != LAYOUT_COLUMN)
+                    emit_member(is, m, r / 2, r % 2, j);
+            }
+    for (size_t k = 0; k < run->members.count; k++)
+        if (run->members.data[k].chains[0])
+            finish_reduction(is, &run->members.data[k]);
+    clean_run(run);
+}
+
+static bool needs_pending(struct isel *is, MlirValue operand) {
+    struct value *entry = isel_value(is, operand);
+    return entry->kind == VALUE_STORAGE && entry->storage->in_run;
+}
+
+void isel_flush_for(struct isel *is, MlirOperation op) {
+    for (size_t i = 0; i < ir_operand_count(op); i++)
+        if (needs_pending(is, ir_operand(op, i))) {
+            isel_flush(is);
+            return;
+        }
+}
+
+/* ---- Joining a run ----------------------------------------------------------------- */
+
+static bool same_shape(const struct run *run, const struct storage *storage) {
+    bool columns = storage->layout == LAYOUT_COLUMN;
+    return run->shape.groups == 0 ||
+           (run->shape.groups == storage->shape.groups &&
+            (columns || run->shape.fragments == storage->shape.fragments || !run->shape.fragments));
+}
+
+/* Adds a member; `shape` is that of the tile or column it works on.  Row results of
+ * the pending run (reductions) are ready only after it. */
+static void add_member(struct isel *is, struct member *m, const struct storage *shape) {
+    bool waits = is->run && !same_shape(is->run, shape);
+    for (int k = 0; k < m->in_count; k++)
+        waits = waits || (m->in[k]->in_run && !(m->in[k]->layout & LAYOUT_COLUMN));
+    if (waits)
+        isel_flush(is);
+    if (!is->run)
+        is->run = ARENA_NEW(is->arena, struct run);
+    struct run *run = is->run;
+    run->shape.groups = shape->shape.groups;
+    if (run->shape.fragments < shape->shape.fragments)
+        run->shape.fragments = shape->shape.fragments;
+    m->result->in_run = true;
+    m->result->elems = NULL;
+    vec_push(is->arena, &run->members, *m);
+    isel_bind(is, ir_result(m->op, 0), m->result);
+    m->result->anchor_order = -1;
+}
+
+/* ---- Rows and scalars: at once ----------------------------------------------------- */
+
+static void emit_now(struct isel *is, struct member *m) {
+    isel_location(is, m->op);
+    struct storage *result = storage_create(is, m->result);
+    int rows = result->layout == LAYOUT_ROW ? 2 * result->shape.fragments : 1;
+    for (int r = 0; r < rows; r++) {
+        struct element e;
+        fill_element(is, m, r / 2, r % 2, 0, 0, &e);
+        for (int k = 0; k < m->in_count; k++)
+            e.in[k] = isel_plain(is, e.in[k]);
+        e.dest = PTX_NOTHING;
+        result->elems[r] = element_emit(m->rule, &e);
+    }
+    isel_release(is, m->op);
+    isel_bind(is, ir_result(m->op, 0), result);
+}
+
+static void read_now(struct isel *is, struct member *m) {
+    isel_location(is, m->op);
+    struct storage *result = storage_create(is, m->result);
+    read_plan_begin(is, m->read);
+    int rows = result->layout == LAYOUT_ROW ? 2 * result->shape.fragments : 1;
+    for (int r = 0; r < rows; r++)
+        result->elems[r] = read_plan_element(is, m->read, r / 2, r % 2, 0, 0, PTX_NOTHING);
+    isel_release(is, m->op);
+    isel_bind(is, ir_result(m->op, 0), result);
+}
+
+/* position + scalar stays "register + constant": one addition for all elements. */
+static bool add_to_position(struct isel *is, struct member *m) {
+    bool add = ir_is_op(m->op, "arith.addi"), sub = ir_is_op(m->op, "arith.subi");
+    if (!add && !sub)
+        return false;
+    int p = m->in[0]->elems && m->in[0]->elems[0].kind == PTX_OPERAND_ADDRESS ? 0 : 1;
+    struct storage *position = m->in[p], *other = m->in[1 - p];
+    if ((sub && p == 1) || !position->elems || !other->elems ||
+        position->elems[0].kind != PTX_OPERAND_ADDRESS || other->layout != LAYOUT_SCALAR ||
+        other->in_run)
+        return false;
+    struct ptx_operand base = {.kind = PTX_OPERAND_REG, .reg = position->elems[0].reg};
+    struct ptx_operand offset = isel_plain(is, other->elems[0]);
+    int64_t constant = 0;
+    if (offset.kind == PTX_OPERAND_IMM)
+        constant = add ? offset.value : -offset.value;
+    else
+        base = ptx_def(is->kernel, add ? PTX_ADD_S32 : PTX_SUB_S32,
+                       position->layout == LAYOUT_COLUMN ? "col_pos" : "row_pos", base, offset);
+    struct storage *result = storage_create(is, position);
+    int count = layout_count(result->layout, result->shape, false);
+    for (int k = 0; k < count; k++)
+        result->elems[k] = ptx_address(base, position->elems[k].value + constant);
+    isel_release(is, m->op);
+    isel_bind(is, ir_result(m->op, 0), result);
+    return true;
+}
+
+/* ---- Operations -------------------------------------------------------------------- */
+
+static void alias(struct isel *is, MlirOperation op) {
+    struct storage *storage = isel_storage(is, ir_operand(op, 0));
+    storage->uses--;
+    isel_bind(is, ir_result(op, 0), storage);
+}
+
+/* vector.step seen as rows or columns: lane position + constants. */
+static void materialize_step(struct isel *is, MlirOperation op, const struct storage *type) {
+    struct storage *storage = storage_create(is, type);
+    bool rows = type->layout == LAYOUT_ROW;
+    struct ptx_operand base = rows ? isel_row_lane(is) : isel_column_lane(is);
+    int count = layout_count(type->layout, type->shape, false);
+    for (int k = 0; k < count; k++) {
+        int offset = rows ? 16 * is->warps * (k / 2) + 8 * (k % 2) : 8 * (k / 2) + k % 2;
+        storage->elems[k] = ptx_address(base, offset);
+    }
+    isel_bind(is, ir_result(op, 0), storage);
+    storage->anchor = NULL;
+    storage->anchor_order = is->depth == 0 ? 0 : -1;
+}
+
+static bool reshape(struct isel *is, MlirOperation op) {
+    struct value *operand = isel_value(is, ir_operand(op, 0));
+    if (operand->kind != VALUE_STEP) {
+        alias(is, op);
+        return true;
+    }
+    struct storage type;
+    if (ir_is_op(op, "arith.index_cast"))
+        isel_bind_other(is, ir_result(op, 0), VALUE_STEP, 0);
+    else if (isel_describe(is, op, mlirValueGetType(ir_result(op, 0)), &type))
+        materialize_step(is, op, &type);
+    return true;
+}
+
+struct ptx_operand isel_quad_reduce(struct isel *is, enum ptx_op op, enum ptx_class class,
+                                    struct ptx_operand x, const char *hint) {
+    struct ptx_kernel *k = is->kernel;
+    bool predicate = class == PTX_P;
+    for (int mask = 1; mask <= 2; mask *= 2) {
+        struct ptx_operand word = predicate
+            ? ptx_def(k, PTX_SELP_B32, "r", ptx_imm(1), ptx_imm(0), x) : x;
+        enum ptx_op shuffle = class == PTX_F ? PTX_SHFL_BFLY_F32 : PTX_SHFL_BFLY_B32;
+        struct ptx_operand other = ptx_def(k, shuffle, "other", word, ptx_imm(mask));
+        if (predicate)
+            other = ptx_def(k, PTX_SETP_NE_S32, "p", other, ptx_imm(0));
+        x = ptx_def(k, op, hint, x, other);
+    }
+    return x;
+}
+
+/* Row sums of partial sums (one value for each lane of a quad). */
+static void reduce_partial(struct isel *is, struct member *m) {
+    isel_flush_for(is, m->op);
+    isel_location(is, m->op);
+    struct storage *result = storage_create(is, m->result);
+    for (int r = 0; r < 2 * result->shape.fragments; r++) {
+        struct ptx_operand x = isel_in_register(
+            is, result->class, storage_element(m->in[0], r / 2, r % 2, 0, 0), m->hint);
+        x = isel_quad_reduce(is, m->combine, result->class, x, m->hint);
+        if (!isel_neutral_reduction(m->op))
+            x = ptx_def(is->kernel, m->combine, m->hint,
+                        storage_element(m->in[1], r / 2, r % 2, 0, 0), x);
+        result->elems[r] = x;
+    }
+    isel_release(is, m->op);
+    isel_bind(is, ir_result(m->op, 0), result);
+}
+
+/* Combining instruction of vector.multi_reduction by kind and class. */
+static const struct {
+    const char *kind, *hint;
+    enum ptx_op f, r, p;
+} reductions[] = {
+    {"add", "row_sum", PTX_ADD_RN_F32, PTX_ADD_S32, PTX_XOR_PRED},
+    {"maxnumf", "row_max", PTX_MAX_F32, PTX_OP_COUNT, PTX_OP_COUNT},
+    {"minnumf", "row_min", PTX_MIN_F32, PTX_OP_COUNT, PTX_OP_COUNT},
+    {"maxsi", "row_max", PTX_OP_COUNT, PTX_MAX_S32, PTX_AND_PRED},
+    {"minsi", "row_min", PTX_OP_COUNT, PTX_MIN_S32, PTX_OR_PRED},
+    {"and", "row_all", PTX_OP_COUNT, PTX_AND_B32, PTX_AND_PRED},
+    {"or", "row_any", PTX_OP_COUNT, PTX_OR_B32, PTX_OR_PRED},
+};
+
+static bool add_reduction(struct isel *is, struct member *m) {
+    const char *kind = isel_reduction_kind(is, m->op);
+    m->kind = MEMBER_REDUCE;
+    m->combine = PTX_OP_COUNT;
+    for (size_t k = 0; kind && k < sizeof reductions / sizeof *reductions; k++)
+        if (strcmp(reductions[k].kind, kind) == 0) {
+            enum ptx_class class = m->in[0]->class;
+            m->combine = class == PTX_F   ? reductions[k].f
+                         : class == PTX_R ? reductions[k].r
+                                          : reductions[k].p;
+            m->hint = isel_hint(m->op, reductions[k].hint);
+        }
+    if (m->combine == PTX_OP_COUNT) {
+        isel_error(is, m->op, "the PTX back end lacks the reduction '%s'", kind ? kind : "?");
+        return false;
+    }
+    if (ir_columns(mlirValueGetType(ir_operand(m->op, 0))) == 4) {
+        reduce_partial(is, m);
+        return true;
+    }
+    struct storage shape;
+    if (isel_describe(is, m->op, mlirValueGetType(ir_operand(m->op, 0)), &shape))
+        add_member(is, m, &shape);
+    return true;
+}
+
+static void add_element(struct isel *is, struct member *m, enum layout layout,
+                        const struct storage *type) {
+    bool pack = ir_is_op(m->op, "arith.truncf") && type->packed;
+    if (pack)
+        m->kind = MEMBER_PACK;
+    else
+        m->result->layout = layout;
+    if (m->result->layout == LAYOUT_TILE || m->result->layout == LAYOUT_COLUMN) {
+        m->result->shape = type->shape;
+        add_member(is, m, m->result);
+        return;
+    }
+    isel_flush_for(is, m->op);
+    if (m->kind == MEMBER_READ)
+        read_now(is, m);
+    else
+        emit_now(is, m);
+}
+
+/* Fills in what all members have; false for operands without registers. */
+static bool member_of(struct isel *is, MlirOperation op, struct member *m,
+                      struct storage *out_type) {
+    *m = (struct member){.op = op, .contract = isel_contract(op)};
+    if (!isel_describe(is, op, mlirValueGetType(ir_result(op, 0)), out_type))
+        return false;
+    m->result = ARENA_NEW(is->arena, struct storage);
+    *m->result = *out_type;
+    m->result->loop = is->loop;
+    m->hint = isel_hint(op, default_hint(out_type));
+    for (size_t i = 0; i < ir_operand_count(op); i++) {
+        struct value *value = isel_value(is, ir_operand(op, i));
+        if (value->kind == VALUE_STORAGE && m->in_count < 4)
+            m->in[m->in_count++] = value->storage;
+    }
+    return true;
+}
+
+bool isel_elementwise(struct isel *is, MlirOperation op) {
+    const char *name = ir_op_name(op);
+    if (strcmp(name, "vector.step") == 0) {
+        isel_bind_other(is, ir_result(op, 0), VALUE_STEP, 0);
+        return true;
+    }
+    if (strcmp(name, "vector.broadcast") == 0 || strcmp(name, "vector.shape_cast") == 0 ||
+        strcmp(name, "arith.index_cast") == 0)
+        return reshape(is, op);
+    bool read = strcmp(name, "attn.read") == 0;
+    bool reduce = strcmp(name, "vector.multi_reduction") == 0;
+    bool partial = strcmp(name, "attn.partial_sum") == 0;
+    const struct element_rule *rule = element_rule_find(name);
+    if (!rule && !read && !reduce && !partial)
+        return false;
+    struct member m;
+    struct storage type;
+    if (!member_of(is, op, &m, &type))
+        return true;
+    if (reduce)
+        return add_reduction(is, &m);
+    if (partial) {
+        m.kind = MEMBER_PARTIAL;
+        m.combine = PTX_ADD_RN_F32;
+        m.hint = isel_hint(op, "l_part");
+        struct storage shape;
+        if (isel_describe(is, op, mlirValueGetType(ir_operand(op, 0)), &shape))
+            add_member(is, &m, &shape);
+        return true;
+    }
+    m.rule = rule;
+    enum layout layout = LAYOUT_SCALAR;
+    for (int k = 0; k < m.in_count; k++)
+        layout |= m.in[k]->layout;
+    if (read) {
+        m.kind = MEMBER_READ;
+        m.read = read_plan_create(is, op);
+        if (!m.read)
+            return true;
+        layout = read_plan_layout(m.read);
+    } else if (add_to_position(is, &m)) {
+        return true;
+    }
+    add_element(is, &m, layout, &type);
+    return true;
+}
