@@ -114,6 +114,7 @@ ATTN_API struct attn_status *attn_emit(struct attn_context *context,
                                        const struct attn_source *source,
                                        const struct attn_compile_options *options,
                                        const char *stage, char **out_text);
+/* Ends a text of attn_emit; NULL is fine. */
 ATTN_API void attn_text_destroy(char *text);
 /* Ends the caller's hold; kernels loaded from the program live on. */
 ATTN_API void attn_program_destroy(struct attn_program *program);
@@ -147,20 +148,28 @@ struct attn_entry_info {
     const char *grid; /* C expression, 1-D */
 };
 
+/* Name of the attention in the spec. */
 ATTN_API const char *attn_program_name(const struct attn_program *program);
+/* "sm_80": what the PTX was written for. */
 ATTN_API const char *attn_program_target(const struct attn_program *program);
+/* Of q, k, v and o: ATTN_F16 or ATTN_BF16. */
 ATTN_API enum attn_type attn_program_dtype(const struct attn_program *program);
+/* Last extent of q and k. */
 ATTN_API int attn_program_head_dim_qk(const struct attn_program *program);
+/* Last extent of v and o. */
 ATTN_API int attn_program_head_dim_v(const struct attn_program *program);
 /* Query heads per KV head, 0 for any. */
 ATTN_API int attn_program_group(const struct attn_program *program);
+/* The five fixed tensors and the captured ones. */
 ATTN_API size_t attn_program_tensor_count(const struct attn_program *program);
 /* NULL when `index` is out of range, as below. */
 ATTN_API const struct attn_tensor_info *attn_program_tensor(const struct attn_program *program,
                                                             size_t index);
+/* Scalar parameters, in the order of the spec; an index out of range gives NULL. */
 ATTN_API size_t attn_program_param_count(const struct attn_program *program);
 ATTN_API const struct attn_param_info *attn_program_param(const struct attn_program *program,
                                                           size_t index);
+/* Kernels, in launch order; an index out of range gives NULL. */
 ATTN_API size_t attn_program_entry_count(const struct attn_program *program);
 ATTN_API const struct attn_entry_info *attn_program_entry(const struct attn_program *program,
                                                           size_t index);
@@ -253,8 +262,10 @@ struct attn_plan;
 ATTN_API struct attn_status *attn_plan_create(const struct attn_kernel *kernel,
                                               const struct attn_args *args,
                                               struct attn_plan **out_plan);
+/* Launches what the plan holds, without looking at any argument again. */
 ATTN_API struct attn_status *attn_plan_launch(const struct attn_plan *plan,
                                               struct CUstream_st *stream);
+/* Ends a plan; its launches may still be running.  NULL is fine. */
 ATTN_API void attn_plan_destroy(struct attn_plan *plan);
 
 #ifdef __cplusplus

@@ -64,6 +64,7 @@ void rt_cache_path(const char *folder, struct rt_key key, struct strbuf *out_pat
 
 /* ---- Reading ----------------------------------------------------------- */
 
+/* read(2) until all is there. */
 static bool read_all(int file, void *data, size_t size) {
     char *at = data;
     while (size > 0) {
@@ -145,6 +146,8 @@ static bool make_folders(const char *folder) {
     return good;
 }
 
+/* The new file is not synced: after a crash of the machine it may hold anything, which the
+ * hash finds. */
 static struct attn_status *write_renamed(const char *folder, const struct strbuf *target,
                                          const struct header *header, const void *payload) {
     struct strbuf temporary;
@@ -232,6 +235,7 @@ struct build_search {
     bool found;
 };
 
+/* True when a loaded segment of the object covers the address. */
 static bool object_contains(const struct dl_phdr_info *object, uintptr_t address) {
     for (int i = 0; i < object->dlpi_phnum; i++) {
         uintptr_t start = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr;

@@ -20,6 +20,7 @@ struct rt_key {
 
 /* XXH3's 128-bit hash. */
 struct rt_key rt_key_of(const void *data, size_t size);
+/* All 128 bits. */
 bool rt_key_equal(struct rt_key a, struct rt_key b);
 
 /* The folder to use: `chosen`, else $ATTN_CACHE_DIR, $XDG_CACHE_HOME/attn,
@@ -41,6 +42,7 @@ struct rt_part {
     const char *data;
     size_t size;
 };
+/* Appends the payload: count and sizes, then the parts. */
 void rt_parts_write(const struct rt_part *parts, size_t count, struct strbuf *out_payload);
 /* Borrowed views into `payload`, each followed by a NUL.  False when the payload is
  * malformed or holds more than `capacity` parts. */

@@ -25,6 +25,7 @@ static const char *const arg_types[] = {
     [ATTN_F16] = "f16",   [ATTN_BF16] = "bf16",
 };
 
+/* The bits of a parameter, converted only where nothing can be lost. */
 static struct attn_status *scalar_bits(const struct kernel_scalar *scalar,
                                        const struct attn_param_arg *arg, uint32_t *out_bits) {
     float f32 = arg->type == ATTN_F32 ? arg->value.f32 : (float)arg->value.i32;
@@ -100,6 +101,7 @@ static struct attn_status *check_names(const struct kernel_info *info,
     return NULL;
 }
 
+/* Fills in given values and defaults. */
 static struct attn_status *check_params(const struct kernel_info *info,
                                         const struct attn_args *args, uint32_t *scalars) {
     for (size_t i = 0; i < info->scalar_count; i++) {
@@ -118,6 +120,7 @@ static struct attn_status *check_params(const struct kernel_info *info,
 
 /* ---- Tensors ----------------------------------------------------------- */
 
+/* What the contract says about tensor `index`. */
 static struct rt_tensor_rule rule_of(const struct rt_contract *contract, int index,
                                      bool addresses) {
     const struct kernel_tensor *tensor = &contract->info->tensors[index];
@@ -160,6 +163,7 @@ static struct attn_status *find_sizes(const struct rt_contract *contract, struct
     return NULL;
 }
 
+/* Extents are expressions of sizes and parameters, evaluated in 64 bits. */
 static struct attn_status *check_extents(const struct rt_contract *contract, int index,
                                          const struct rt_call *call) {
     const struct kernel_tensor *tensor = &contract->info->tensors[index];
@@ -195,6 +199,8 @@ static const DLTensor *source_of(const struct kernel_info *info, const struct at
     return arg != NULL ? arg->tensor : NULL;
 }
 
+/* In two rounds: sizes are known only once q and k are read, and a wrong extent explains
+ * more than the strides that follow from it. */
 static struct attn_status *check_tensors(const struct rt_contract *contract,
                                          const struct attn_args *args, bool addresses,
                                          struct rt_call *call) {

@@ -46,6 +46,7 @@ static struct attn_status *failure;
 
 static void load(void) { failure = rt_library_open(&libnvjitlink, &loaded); }
 
+/* The library, opened once for the process; a failure is remembered too. */
 static struct attn_status *open_nvjitlink(const struct nvjitlink **out_library) {
     pthread_once(&once, load);
     *out_library = &loaded;
@@ -74,6 +75,7 @@ static struct attn_status *link_failure(const struct nvjitlink *library, struct 
     return status;
 }
 
+/* Compiles each extern file for the same architecture and hands it to the linker. */
 static struct attn_status *add_sources(const struct nvjitlink *library, struct nvJitLink *handle,
                                        const struct rt_jit_input *input) {
     struct attn_status *status = NULL;
@@ -107,6 +109,7 @@ static struct attn_status *add_ptx(const struct nvjitlink *library, struct nvJit
     return status;
 }
 
+/* All steps of one link; the handle is the caller's to destroy. */
 static struct attn_status *link_all(const struct nvjitlink *library, struct nvJitLink *handle,
                                     const struct rt_jit_input *input, void **out_cubin,
                                     size_t *out_size) {

@@ -33,6 +33,7 @@ struct attn_status *rt_jit_cubin(const struct rt_jit_input *input, void **out_cu
 /* The two ways by themselves.  ptxas cannot link sources. */
 struct attn_status *rt_jit_nvjitlink(const struct rt_jit_input *input, void **out_cubin,
                                      size_t *out_size);
+/* See rt_jit_nvjitlink. */
 struct attn_status *rt_jit_ptxas(const struct rt_jit_input *input, void **out_cubin,
                                  size_t *out_size);
 

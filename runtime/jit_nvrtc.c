@@ -50,6 +50,7 @@ static struct attn_status *compile_failure(const struct nvrtc *library,
     return status;
 }
 
+/* Copies the PTX out of a compiled program. */
 static struct attn_status *take_ptx(const struct nvrtc *library, struct nvrtc_program *program,
                                     const struct rt_cuda_source *source, struct strbuf *out_ptx) {
     size_t size = 0;

@@ -23,6 +23,7 @@ struct workdir {
     struct arena *arena;
 };
 
+/* mkdtemp makes it private (mode 0700), so nobody can put a link in our way. */
 static struct attn_status *workdir_create(struct workdir *dir) {
     const char *base = getenv("TMPDIR");
     dir->arena = arena_create();
@@ -86,6 +87,7 @@ static int run_tool(const char *tool, char *const arguments[], const char *log) 
     return waited < 0 ? 0 : WIFEXITED(state) ? WEXITSTATUS(state) : -1;
 }
 
+/* Writes, runs, reads.  A tool that does not know the architecture counts as missing. */
 static struct attn_status *assemble(const struct rt_jit_input *input, const char *tool,
                                     const struct workdir *dir, struct strbuf *cubin) {
     char arch[32];

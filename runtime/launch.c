@@ -11,7 +11,7 @@ static size_t align_up(size_t value, size_t alignment) {
     return (value + alignment - 1) & ~(alignment - 1);
 }
 
-/* Bytes of an entry's parameters from `start`, and how many there are in all. */
+/* Where the parameters of an entry end that start at `start`. */
 static size_t entry_end(const struct kernel_entry *entry, size_t start) {
     size_t end = start;
     for (size_t p = 0; p < entry->param_count; p++)
@@ -24,6 +24,8 @@ struct frame_layout {
     size_t tensors, scalars, grids, pointers, storage, storage_bytes, end;
 };
 
+/* Where each part of a frame lies.  Parameters of an entry start at a multiple of 64, the
+ * largest alignment that one can ask for. */
 static struct frame_layout lay_out(const struct kernel_info *info) {
     struct frame_layout at = {0};
     size_t params = 0;
@@ -135,6 +137,7 @@ static struct attn_status *pack_workspace(const struct rt_call *call,
     return NULL;
 }
 
+/* Writes one parameter in the form that the PTX .param declares. */
 static struct attn_status *pack_param(const struct rt_kernel *kernel,
                                       const struct kernel_param *param,
                                       const struct attn_args *args, const struct rt_call *call,
@@ -161,6 +164,7 @@ static struct attn_status *pack_param(const struct rt_kernel *kernel,
     return NULL;
 }
 
+/* A grid of 0 is legal: the entry has nothing to do. */
 static struct attn_status *find_grid(const struct rt_call *call, const struct kernel_entry *entry,
                                      unsigned *out_grid) {
     int64_t grid = 0;
@@ -197,6 +201,8 @@ struct attn_status *rt_frame_prepare(const struct rt_kernel *kernel, const struc
     if (frame->call.nothing)
         return NULL;
     RT_TRY(check_workspace(kernel, args, &frame->call));
+    /* All entries are packed before the first is launched: a fault in the second must not
+     * leave half a call behind. */
     size_t offset = 0;
     void **pointer = frame->pointers;
     for (size_t e = 0; e < info->entry_count; e++) {

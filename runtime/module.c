@@ -36,6 +36,7 @@ struct attn_status *rt_arch_for_device(const char *target, const struct rt_devic
     return NULL;
 }
 
+/* A cubin or PTX text; the driver tells them apart.  Its log says what it disliked. */
 static struct attn_status *load_image(struct rt_kernel *kernel, const void *image) {
     char *log = calloc(1, LOG_BYTES);
     if (log == NULL)
@@ -51,6 +52,7 @@ static struct attn_status *load_image(struct rt_kernel *kernel, const void *imag
     return status;
 }
 
+/* The function of one entry, its shared memory opted in to. */
 static struct attn_status *find_entry(struct rt_kernel *kernel, const struct kernel_entry *source,
                                       struct rt_entry *entry) {
     const struct rt_driver *driver = kernel->driver;

@@ -44,6 +44,7 @@ void rt_kernel_destroy(struct rt_kernel *kernel);
  * popped with rt_context_leave. */
 struct attn_status *rt_context_enter(const struct rt_driver *driver, struct CUctx_st *context,
                                      bool *out_pushed);
+/* Undoes rt_context_enter. */
 void rt_context_leave(const struct rt_driver *driver, bool pushed);
 
 #endif

@@ -55,6 +55,7 @@ static double default_value(const struct kernel_scalar *scalar) {
     return (double)f32;
 }
 
+/* Fills in what the public accessors borrow, once, so that they need no lock. */
 static void describe(struct attn_program *program) {
     const struct kernel_info *info = &program->info;
     struct arena *arena = program->arena;
@@ -205,6 +206,7 @@ static struct attn_status *make_cubin(const struct attn_program *program, const 
     return NULL;
 }
 
+/* With the lock held.  Two threads that want the same cubin make it once. */
 static struct attn_status *find_cubin(struct attn_program *program, const char *arch,
                                       const struct rt_cubin **out_cubin) {
     for (struct rt_cubin *cubin = program->cubins; cubin != NULL; cubin = cubin->next)

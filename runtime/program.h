@@ -60,6 +60,7 @@ struct attn_status *rt_program_create(const char *payload, size_t size, struct r
                                       const char *cache_folder,
                                       struct attn_program **out_program);
 
+/* One more reference; returns its argument. */
 struct attn_program *rt_program_retain(struct attn_program *program);
 /* Same as attn_program_destroy. */
 void rt_program_release(struct attn_program *program);

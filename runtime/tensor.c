@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 enum {
     DL_BOOL = 6,         /* kDLBool of newer dlpack.h */
@@ -10,6 +11,7 @@ enum {
     TEXT_BYTES = 32,
 };
 
+/* A captured bool is one byte a value, by either of DLPack's names for that. */
 static bool dtype_matches(DLDataType found, enum scalar_type type) {
     static const struct {
         uint8_t code, other_code, bits;
@@ -45,6 +47,7 @@ static const char *device_text(DLDevice device, char text[static TEXT_BYTES]) {
     }
 }
 
+/* What can be said before any extent is looked at. */
 static struct attn_status *check_kind(const DLTensor *source, const struct rt_tensor_rule *rule) {
     char text[TEXT_BYTES];
     if (source->ndim != rule->rank)
@@ -92,6 +95,7 @@ static struct attn_status *read_shape(const DLTensor *source, const struct rt_te
     return NULL;
 }
 
+/* cp.async and TMA move 16 bytes at once: every row must start at a multiple of that. */
 static struct attn_status *check_rows(const struct rt_tensor_rule *rule,
                                       const struct rt_tensor *tensor) {
     int last = rule->rank - 1;
@@ -124,6 +128,32 @@ static struct attn_status *check_compact(const struct rt_tensor_rule *rule,
     return NULL;
 }
 
+/* A written tensor has no two elements at one address: taken from the smallest stride
+ * up, each axis steps over all that the axes below it span.  Interleavings that are free
+ * of overlap in another way are refused too; no tensor library makes any. */
+static struct attn_status *check_distinct(const struct rt_tensor_rule *rule,
+                                          const struct rt_tensor *tensor) {
+    int64_t span = 0; /* offset of the last element of the axes done */
+    uint32_t done = 0;
+    for (int count = 0; count < rule->rank; count++) {
+        int next = -1;
+        for (int axis = 0; axis < rule->rank; axis++)
+            if ((done >> axis & 1) == 0 &&
+                (next < 0 || llabs(tensor->strides[axis]) < llabs(tensor->strides[next])))
+                next = axis;
+        done |= 1u << next;
+        if (tensor->extents[next] <= 1)
+            continue;
+        if (llabs(tensor->strides[next]) <= span)
+            return RT_FAIL(ATTN_INVALID_ARGUMENT,
+                           "tensor '%s' is written, but its elements overlap (stride %" PRId64
+                           " on axis %d)", rule->name, tensor->strides[next], next);
+        span += (tensor->extents[next] - 1) * llabs(tensor->strides[next]);
+    }
+    return NULL;
+}
+
+/* The address of the first element of a view. */
 static struct attn_status *check_address(const DLTensor *source, const struct rt_tensor_rule *rule,
                                          struct rt_tensor *tensor) {
     tensor->address = (uint64_t)(uintptr_t)source->data + source->byte_offset;
@@ -152,11 +182,8 @@ struct attn_status *rt_tensor_check(const DLTensor *source, const struct rt_tens
         if (rule->rows)
             RT_TRY(check_rows(rule, tensor));
         RT_TRY(check_compact(rule, tensor));
-        for (int axis = 0; rule->written && axis < rule->rank; axis++)
-            if (tensor->extents[axis] > 1 && tensor->strides[axis] == 0)
-                return RT_FAIL(ATTN_INVALID_ARGUMENT,
-                               "tensor '%s' is written, but has stride 0 on axis %d", rule->name,
-                               axis);
+        if (rule->written)
+            RT_TRY(check_distinct(rule, tensor));
     }
     return check_address(source, rule, tensor);
 }

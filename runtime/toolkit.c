@@ -55,6 +55,7 @@ static bool accept_file(const char *path, void *data) {
     return true;
 }
 
+/* A file that is there but cannot be opened (another architecture) is passed over. */
 static bool open_file(const char *path, void *data) {
     void **handle = data;
     *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);

@@ -124,6 +124,7 @@ struct size_expr size_expr_size(struct arena *arena, enum size_name size) {
 
 /* ---- Evaluating -------------------------------------------------------- */
 
+/* C truncates; the language rounds toward minus infinity. */
 static bool floor_divide(int64_t a, int64_t b, int64_t *quotient, int64_t *remainder) {
     if (b == 0 || (a == INT64_MIN && b == -1))
         return false;
@@ -136,6 +137,7 @@ static bool floor_divide(int64_t a, int64_t b, int64_t *quotient, int64_t *remai
     return true;
 }
 
+/* As a multiplication, so that lost bits are an overflow. */
 static bool shift_left(int64_t a, int64_t count, int64_t *out) {
     return !__builtin_mul_overflow(a, (int64_t)1 << (count & 31), out);
 }
@@ -244,6 +246,7 @@ static size_t operand_start(const struct size_expr *expr, size_t last) {
     return i;
 }
 
+/* Constants that fit an int are plain; larger ones need a type. */
 static void print_leaf(struct size_step step, const struct kernel_info *info, struct strbuf *out) {
     if (step.op == SIZE_OP_SIZE)
         strbuf_append(out, size_names[step.value]);

@@ -82,7 +82,14 @@ struct size_expr {
  *   lse f32 [batch, heads, q_len]
  * Axis order is logical; memory order is given by the strides (in elements).
  * q, k, v, o need stride 1 on the last axis and 16-byte aligned rows. */
-enum { KERNEL_TENSOR_Q, KERNEL_TENSOR_K, KERNEL_TENSOR_V, KERNEL_TENSOR_O, KERNEL_TENSOR_LSE, KERNEL_TENSOR_CAPTURED };
+enum {
+    KERNEL_TENSOR_Q,
+    KERNEL_TENSOR_K,
+    KERNEL_TENSOR_V,
+    KERNEL_TENSOR_O,
+    KERNEL_TENSOR_LSE,
+    KERNEL_TENSOR_CAPTURED,
+};
 enum { KERNEL_MAX_RANK = 8 };
 
 struct kernel_tensor {
@@ -103,9 +110,11 @@ struct kernel_scalar {
 };
 
 enum kernel_param_kind {
-    KERNEL_PARAM_POINTER,    /* u64: address of element [0,...,0] of tensor */
+    KERNEL_PARAM_POINTER,    /* u64: address of element [0,...,0] of tensor; 0: an lse that is
+                                not wanted (its strides are then 0 too) */
     KERNEL_PARAM_EXTENT,     /* s32: extent of tensor's axis */
-    KERNEL_PARAM_STRIDE,     /* s64: stride of tensor's axis, in elements */
+    KERNEL_PARAM_STRIDE,     /* s64: stride of tensor's axis, in elements; 0 when its extent is 1.
+                                An axis whose stride no entry takes must be compact */
     KERNEL_PARAM_SIZE,       /* s32: enum size_name in `index` */
     KERNEL_PARAM_SCALAR,     /* b32: scalar number `index` */
     KERNEL_PARAM_WORKSPACE,  /* u64: workspace address + value of `offset_expr` */
@@ -208,6 +217,7 @@ int size_op_operand_count(enum size_op op);
 /* Bytes of one kernel parameter: 4, 8 or 128; also its alignment but for tensor
  * maps, which are aligned to 64. */
 size_t kernel_param_size(enum kernel_param_kind kind);
+/* 4, 8 or 64. */
 size_t kernel_param_align(enum kernel_param_kind kind);
 
 /* ---- Checking and printing --------------------------------------------- */

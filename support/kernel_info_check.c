@@ -37,6 +37,7 @@ static void check_name(struct checker *c, const char *what, const char *name) {
         FAULT(c, "%s name '%.80s' is no identifier", what, name != NULL ? name : "");
 }
 
+/* Inclusive bounds. */
 static void check_range(struct checker *c, const char *what, int64_t value, int64_t low,
                         int64_t high) {
     if (value < low || value > high)
@@ -59,6 +60,7 @@ static void check_step(struct checker *c, const char *what, struct size_step ste
     }
 }
 
+/* One pass over the code with the depth of the stack. */
 static void check_expr(struct checker *c, const char *what, const struct size_expr *expr) {
     size_t depth = 0;
     if (expr->count > MAX_STEPS) {
@@ -115,6 +117,7 @@ static void check_scalar(struct checker *c, const struct kernel_scalar *scalar) 
         check_range(c, "a bool default", scalar->default_bits, 0, 1);
 }
 
+/* Bounds of cuTensorMapEncodeTiled: at most 256 per box axis, whole panels only. */
 static void check_map(struct checker *c, const struct kernel_tensor_map *map) {
     check_range(c, "a tensor map's tensor", map->tensor, KERNEL_TENSOR_Q, KERNEL_TENSOR_O);
     check_range(c, "a tensor map's rows", map->box_rows, 1, 256);
@@ -131,6 +134,7 @@ static void check_map(struct checker *c, const struct kernel_tensor_map *map) {
               map->panel_columns, head_dim);
 }
 
+/* After this a parameter can be packed without looking at its indices. */
 static void check_param(struct checker *c, const struct kernel_param *param) {
     const struct kernel_info *info = c->info;
     int64_t limit = 0;

@@ -111,6 +111,7 @@ struct reader {
     const char *fault; /* the first one; afterwards every word reads as "" */
 };
 
+/* Remembers the first fault and skips the rest of the text. */
 static void fail(struct reader *r, const char *expected, const char *word, size_t length) {
     if (r->fault == NULL)
         r->fault = arena_printf(r->arena, "line %d: expected %s, found '%.*s'", r->line,
@@ -135,6 +136,7 @@ static void expect(struct reader *r, const char *word) {
         fail(r, word, buffer, strlen(buffer));
 }
 
+/* Only the canonical spelling is accepted: no sign or zeros in front, no spaces. */
 static int64_t read_integer(struct reader *r, int64_t low, int64_t high) {
     char buffer[260], *end = NULL;
     read_word(r, buffer);

@@ -166,6 +166,14 @@ Test(launch, takes_bshd_views_and_byte_offsets) {
     cr_assert_eq(param64(1, 4), HEADS * D);
 }
 
+Test(launch, output_may_be_interleaved) {
+    kernel->contract.passed_strides[3] = 7;
+    strides[3][0] = Q_LEN * 3 * HEADS * D; /* one third of a packed [batch, len, 3, heads, dim] */
+    strides[3][1] = D;
+    strides[3][2] = 3 * HEADS * D;
+    cr_assert_null(launch());
+}
+
 Test(launch, strides_of_unit_axes_do_not_matter) {
     note_param_sizes();
     for (int i = 0; i < 6; i++)
@@ -257,6 +265,10 @@ Test(launch, names_wrong_tensors) {
     WRONG(strides[1][2] = 68, "tensor 'k' has stride 68 on axis 2, expected a multiple of 8 "
                               "elements (rows start at multiples of 16 bytes)");
     WRONG(strides[3][1] = 0, "tensor 'o' has stride 0 on axis 1, expected 6400 (compact)");
+    WRONG((kernel->contract.passed_strides[3] = 7, strides[3][1] = 0),
+          "tensor 'o' is written, but its elements overlap (stride 0 on axis 1)");
+    WRONG((kernel->contract.passed_strides[3] = 7, strides[3][1] = 8 * D),
+          "tensor 'o' is written, but its elements overlap (stride 512 on axis 1)");
     WRONG(strides[4][2] = 2, "tensor 'lse' has stride 2 on axis 2, expected 1 (compact)");
     WRONG(strides[0][0] = INT64_MAX - 7, "tensor 'q' has stride 9223372036854775800 on axis 0, "
                                          "which leaves the address space");
