@@ -92,34 +92,74 @@ $(BUILD)/libattn.so: $(LIB_OBJS) runtime/libattn.map
 
 # One relocatable object with MLIR inside and only attn_* visible: a static
 # archive that needs no LLVM either.
-$(BUILD)/libattn.a: $(BUILD)/libattn.so
-	$(CXX) -r -nostdlib -Wl,--gc-sections -Wl,-u,attn_version \
-		$(foreach s,$(shell cat $(BUILD)/exports.txt 2>/dev/null),-Wl,-u,$(s)) \
+EXPORTS = $(shell grep -oE '\battn_[a-z_]+\(' include/attn.h | tr -d '(' | sort -u)
+$(BUILD)/libattn.a: $(LIB_OBJS) include/attn.h
+	$(CXX) -r -nostdlib -Wl,--gc-sections $(EXPORTS:%=-Wl,-u,%) -Wl,-e,attn_version \
 		-o $(BUILD)/libattn.o $(LIB_OBJS) $(MLIR_LIBS)
-	objcopy --wildcard --keep-global-symbol='attn_*' $(BUILD)/libattn.o
-	rm -f $@ && ar rcs $@ $(BUILD)/libattn.o
+	objcopy --wildcard --keep-global-symbol='attn_*' --strip-debug $(BUILD)/libattn.o
+	rm -f $@ && ar rcs $@ $(BUILD)/libattn.o && rm $(BUILD)/libattn.o
 
 # ---- tests ---------------------------------------------------------------
 # The unit tests share one library with every symbol visible, so that linking
 # MLIR is paid once.
-$(BUILD)/libattn_internal.so: $(LIB_OBJS) $(filter-out %/main.o,$(TOOL_OBJS))
+$(BUILD)/libattn_internal.so: $(LIB_OBJS)
 	$(LINK) -shared -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
 
+TOOL_MODULES := $(filter-out $(BUILD)/obj/tools/main.o,$(TOOL_OBJS))
 UNIT_SRCS := $(wildcard tests/unit/test_*.c)
 UNIT_HELPERS := $(filter-out $(UNIT_SRCS),$(wildcard tests/unit/*.c))
 UNIT_BINS := $(UNIT_SRCS:tests/unit/%.c=$(BUILD)/tests/unit/%)
 UNIT_HELPER_OBJS := $(UNIT_HELPERS:%.c=$(BUILD)/obj/%.o)
+UNIT_LIBS := $(UNIT_HELPER_OBJS) $(TOOL_MODULES) $(BUILD)/libattn_internal.so
 
-$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_HELPER_OBJS) $(BUILD)/libattn_internal.so
+$(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_LIBS)
 	@mkdir -p $(@D)
-	$(CC) $(SAN) -pthread -o $@ $< $(UNIT_HELPER_OBJS) $(BUILD)/libattn_internal.so \
+	$(CC) $(SAN) -pthread -Wl,--gc-sections -o $@ $< $(UNIT_LIBS) \
 		-Wl,-rpath,'$$ORIGIN/../..' -lcriterion $(SYS_LIBS)
 
 # `make unit T=arena` runs one.
 unit: $(if $(T),$(BUILD)/tests/unit/test_$(T),$(UNIT_BINS))
 	@set -e; for t in $^; do echo "== $$t"; ATTN_BUILD=$(BUILD) $$t -j2 --short-filename; done
 
-clean:
-	rm -rf $(BUILD)
+errors: $(BUILD)/attnc
+	tests/errors/run.sh $(BUILD)/attnc
 
--include $(LIB_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(UNIT_BINS:$(BUILD)/tests/%=$(BUILD)/obj/tests/%.d)
+# IR and PTX goldens: RUN and CHECK lines in the inputs.
+LIT = ATTN_BUILD=$(abspath $(BUILD)) $(LLVM)/bin/lit -j2 -q
+ir: $(BUILD)/attnc
+	$(LIT) tests/ir
+ptx: $(BUILD)/attnc
+	$(LIT) tests/ptx
+
+# Programs that run specs from text to numbers; self-contained like attnc.
+E2E_OBJS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/e2e/*.c))
+RANDOM_OBJS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/random/*.c)) \
+	$(filter-out $(BUILD)/obj/tests/e2e/main.o,$(E2E_OBJS))
+$(BUILD)/tests/e2e/run: $(E2E_OBJS) $(LIB_OBJS)
+	@mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
+$(BUILD)/tests/random/run: $(RANDOM_OBJS) $(LIB_OBJS)
+	@mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
+
+e2e: $(BUILD)/tests/e2e/run $(BUILD)/tests/random/run
+	$(BUILD)/tests/e2e/run
+	$(BUILD)/tests/random/run --count 200
+
+# More random specs: make fuzz-specs N=5000 SEED=1
+N ?= 1000
+SEED ?= 1
+fuzz-specs: $(BUILD)/tests/random/run
+	$(BUILD)/tests/random/run --count $(N) --seed $(SEED)
+
+# A second build under AddressSanitizer and UBSan replays the fuzzers' corpora and
+# runs the unit tests.
+SAN_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+san:
+	$(MAKE) BUILD=build-san SAN="$(SAN_FLAGS)" OPT="-O1 -g" unit fuzz-replay
+
+clean:
+	rm -rf $(BUILD) build-san
+
+-include $(LIB_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(UNIT_BINS:$(BUILD)/tests/%=$(BUILD)/obj/tests/%.d) \
+	$(E2E_OBJS:.o=.d) $(RANDOM_OBJS:.o=.d)
