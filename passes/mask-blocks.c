@@ -17,8 +17,9 @@
 
 #include "passes/mask-blocks.h"
 #include "passes/pass.h"
+#include "passes/plan.h"
 
-enum { MIN_BLOCK = 16, DEFAULT_M = 128, DEFAULT_N = 64 };
+enum { MIN_BLOCK = 16, TINY_TILE_BLOCK = 64 };
 
 static int gcd(int a, int b) {
     while (b) {
@@ -31,7 +32,7 @@ static int gcd(int a, int b) {
 /* Summary blocks that divide both tiles, unless they would be tiny. */
 static int block_of(int tile_m, int tile_n) {
     int block = gcd(tile_m, tile_n);
-    return block < MIN_BLOCK ? 64 : block;
+    return block < MIN_BLOCK ? TINY_TILE_BLOCK : block;
 }
 
 /* ---- Functions ----------------------------------------------------------- */
@@ -118,16 +119,28 @@ static size_t op_count(MlirOperation func) {
     return count;
 }
 
-static void run_on_kernel(struct arena *arena, MlirOperation module, MlirOperation kernel,
-                          MlirOperation attention) {
+/* The tile of a kernel: its attribute, or what the planner writes there. */
+static bool find_tile(struct pass_ctx *ctx, struct mask_blocks *m) {
+    struct schedule_plan plan;
+    if (ir_kernel_tile(m->kernel, &m->tile_m, &m->tile_n))
+        return true;
+    if (!plan_read(ctx, m->module, m->kernel, m->attention, &plan))
+        return false;
+    m->tile_m = plan.tile_m;
+    m->tile_n = plan.tile_n;
+    return true;
+}
+
+static bool run_on_kernel(struct pass_ctx *ctx, MlirOperation module, MlirOperation attention) {
     struct ir_builder b;
-    struct mask_blocks m = {.arena = arena, .module = module, .kernel = kernel,
-                            .attention = attention, .tile_m = DEFAULT_M, .tile_n = DEFAULT_N};
+    struct mask_blocks m = {.arena = ctx->scratch, .module = module, .attention = attention,
+                            .kernel = mlirOperationGetParentOperation(attention)};
     m.mask = ir_symbol_func(module, attention, "mask");
     if (mlirOperationIsNull(m.mask) || ir_has_attr(attention, "classify"))
-        return;
-    ir_builder_init(&b, mlirOperationGetContext(module), arena);
-    ir_kernel_tile(kernel, &m.tile_m, &m.tile_n);
+        return true;
+    if (!find_tile(ctx, &m))
+        return false;
+    ir_builder_init(&b, mlirOperationGetContext(module), ctx->scratch);
     m.block = block_of(m.tile_m, m.tile_n);
     m.shared_count = ir_func_arg_count(m.mask) - MASK_INDICES;
     m.classify = declare(&m, &b, "classify", CLASSIFY_SHARED, 1);
@@ -144,19 +157,20 @@ static void run_on_kernel(struct arena *arena, MlirOperation module, MlirOperati
     ir_set_attr(attention, "kv_bounds", ir_attr_symbol(b.context, ir_func_name(m.bounds)));
     if (dense)
         ir_set_attr(attention, "dense", ir_attr_unit(b.context));
+    return true;
 }
 
-/* requires     stage `attn`; attn.tile on the kernels (else 128, 64 is assumed)
+/* requires     stage `attn`; attn.tile on the kernels, else the planner's is taken
  * establishes  stage `mask-blocks`: classify, kv_bounds and summaries of every
  *              attention with a mask
  * breaks       nothing: mask and score functions stay as they are */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     size_t count;
     MlirOperation *attentions = ir_collect(ctx->scratch, module, "attn.attention", &count);
+    bool good = true;
     for (size_t i = 0; i < count; i++)
-        run_on_kernel(ctx->scratch, module, mlirOperationGetParentOperation(attentions[i]),
-                      attentions[i]);
-    return true;
+        good &= run_on_kernel(ctx, module, attentions[i]);
+    return good;
 }
 
 const struct pass pass_mask_blocks = {
