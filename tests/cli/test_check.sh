@@ -53,7 +53,7 @@ json 'd[1]["diagnostics"][0]["warning"] == "unused-param" and d[1]["attentions"]
 json '"cannot open" in d[2]["diagnostics"][0]["message"]'
 
 # A schedule that does not fit is found by check, with the numbers.
-run check "$ROOT/specs/causal.attn" --schedule 'tile 128, 128; stages 9'
+run check "$ROOT/specs/causal.attn" --schedule 'tile 128, 128; stages 8'
 status_is 1
 err_has "shared"
 run check "$ROOT/specs/causal.attn" --schedule 'stages 0'

@@ -66,7 +66,7 @@ sed 's/head_dim/target sm_80;\n    head_dim/' "$causal" >one.attn
 run one.attn -o one.ptx
 status_is 0
 holds "one target, one name" test -s one.ptx
-run "$causal" --schedule 'tile 128, 128; stages 9' -o x.ptx
+run "$causal" --schedule 'tile 128, 128; stages 8' -o x.ptx
 status_is 1
 holds "nothing is written after an error" test ! -e x.ptx
 run "$causal" -o /nonexistent/x.ptx
