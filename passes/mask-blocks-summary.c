@@ -176,7 +176,7 @@ static void build_kernel(struct mask_blocks *m, struct ir_builder *b,
     ir_before(b, m->kernel);
     b->location = mlirOperationGetLocation(m->mask);
     MlirOperation func =
-        ir_func(b, arena_printf(m->arena, "%s.summary_%s_%d", ir_func_name(m->kernel),
+        ir_func(b, arena_printf(m->arena, "%s$summary_%s_%d", ir_func_name(m->kernel),
                                 tensor_name(m, summary->tensor), summary->axis),
                 false, args, 2, NULL, 0);
     ir_at_end(b, ir_func_body(func));

@@ -7,7 +7,7 @@
  *
  *   @NAME.classify   0 skip (no pair of the tile attends), 2 whole (all do), 1 partial
  *   @NAME.kv_bounds  first and last key position that may attend for a query tile
- *   @NAME.summary_*  kernels that summarise captured tensors block by block
+ *   @NAME$summary_*  kernels that summarise captured tensors block by block
  *
  * Both functions promise to be right for q0 a multiple of tile M, k0 of tile N,
  * q1 - q0 < M and k1 - k0 < N; they do not look at the sizes q_len and kv_len (callers

@@ -10,6 +10,7 @@
 
 enum {
     MAX_NAME = 255,      /* the language's limit for identifiers */
+    MAX_ENTRY_NAME = 3 * MAX_NAME, /* an attention's, a tensor's and a word between */
     MAX_ITEMS = 4096,    /* tensors, scalars, maps, entries, parameters of one entry */
     MAX_STEPS = 1 << 16, /* of one expression */
     MAX_SHARED = 1 << 20,
@@ -24,17 +25,22 @@ struct checker {
 #define FAULT(c, ...) \
     ((c)->fault = (c)->fault != NULL ? (c)->fault : arena_printf((c)->arena, __VA_ARGS__))
 
-/* Stored names are words of a line and C identifiers at once. */
-static void check_name(struct checker *c, const char *what, const char *name) {
+/* Stored names are words of a line and identifiers at once; entries may have PTX's '$'. */
+static void check_word(struct checker *c, const char *what, const char *name, size_t limit,
+                       char also) {
     size_t length = name != NULL ? strlen(name) : 0;
-    bool good = length > 0 && length <= MAX_NAME && !(name[0] >= '0' && name[0] <= '9');
+    bool good = length > 0 && length <= limit && !(name[0] >= '0' && name[0] <= '9');
     for (size_t i = 0; good && i < length; i++) {
         char ch = name[i];
         good = (ch >= 'a' && ch <= 'z') || (ch >= 'A' && ch <= 'Z') ||
-               (ch >= '0' && ch <= '9') || ch == '_';
+               (ch >= '0' && ch <= '9') || ch == '_' || ch == also;
     }
     if (!good)
         FAULT(c, "%s name '%.80s' is no identifier", what, name != NULL ? name : "");
+}
+
+static void check_name(struct checker *c, const char *what, const char *name) {
+    check_word(c, what, name, MAX_NAME, '_');
 }
 
 /* Inclusive bounds. */
@@ -160,7 +166,7 @@ static void check_param(struct checker *c, const struct kernel_param *param) {
 }
 
 static void check_entry(struct checker *c, const struct kernel_entry *entry) {
-    check_name(c, "entry", entry->name);
+    check_word(c, "entry", entry->name, MAX_ENTRY_NAME, '$');
     check_range(c, "an entry's threads", entry->threads, 1, 1024);
     check_range(c, "an entry's shared memory", entry->shared_bytes, 0, MAX_SHARED);
     check_range(c, "an entry's parameter count", (int64_t)entry->param_count, 0, MAX_ITEMS);

@@ -32,7 +32,10 @@ static const char *const param_words[] = {
     [KERNEL_PARAM_SCALAR] = "scalar",       [KERNEL_PARAM_WORKSPACE] = "workspace",
     [KERNEL_PARAM_TENSOR_MAP] = "map",
 };
-enum { PARAM_KINDS = sizeof param_words / sizeof *param_words };
+enum {
+    PARAM_KINDS = sizeof param_words / sizeof *param_words,
+    WORD_BYTES = 800, /* longer than any name */
+};
 
 /* ---- Writing ----------------------------------------------------------- */
 
@@ -120,25 +123,25 @@ static void fail(struct reader *r, const char *expected, const char *word, size_
 }
 
 /* The next word; "" at the end.  Longer ones than any name are cut, and fail. */
-static const char *read_word(struct reader *r, char buffer[static 260]) {
+static const char *read_word(struct reader *r, char buffer[static WORD_BYTES]) {
     while (r->at < r->end && (*r->at == ' ' || *r->at == '\n'))
         r->line += *r->at++ == '\n';
     size_t length = 0;
-    while (r->at < r->end && *r->at != ' ' && *r->at != '\n' && *r->at != '\0' && length < 259)
+    while (r->at < r->end && *r->at != ' ' && *r->at != '\n' && *r->at != '\0' && length < WORD_BYTES - 1)
         buffer[length++] = *r->at++;
     buffer[length] = '\0';
     return buffer;
 }
 
 static void expect(struct reader *r, const char *word) {
-    char buffer[260];
+    char buffer[WORD_BYTES];
     if (strcmp(read_word(r, buffer), word) != 0)
         fail(r, word, buffer, strlen(buffer));
 }
 
 /* Only the canonical spelling is accepted: no sign or zeros in front, no spaces. */
 static int64_t read_integer(struct reader *r, int64_t low, int64_t high) {
-    char buffer[260], *end = NULL;
+    char buffer[WORD_BYTES], *end = NULL;
     read_word(r, buffer);
     long long value = strtoll(buffer, &end, 10);
     char canonical[24];
@@ -157,13 +160,13 @@ static size_t read_count(struct reader *r) {
 }
 
 static const char *read_name(struct reader *r) {
-    char buffer[260];
+    char buffer[WORD_BYTES];
     return arena_strdup(r->arena, read_word(r, buffer));
 }
 
 /* One of `count` words; fails with 0. */
 static int read_choice(struct reader *r, const char *what, const char *(*text)(int), int count) {
-    char buffer[260];
+    char buffer[WORD_BYTES];
     read_word(r, buffer);
     for (int i = 0; i < count; i++)
         if (strcmp(buffer, text(i)) == 0)

@@ -154,6 +154,18 @@ Test(kernel_info, reader_names_the_line) {
     cr_assert_str_eq(fault, "line 2: expected a type, found 'bf17'");
 }
 
+/* The longest names the language allows, and an entry made of two of them. */
+Test(kernel_info, longest_names_round_trip) {
+    struct kernel_info *info = sample_info(arena), read;
+    char *name = arena_alloc(arena, 256);
+    memset(name, 'n', 255);
+    info->name = info->tensors[SAMPLE_DOC].name = name;
+    info->entries[0].name = arena_printf(arena, "%s$summary_%s_1", name, name);
+    char *text = stored(info);
+    cr_assert_null(kernel_info_read(text, strlen(text), arena, &read));
+    cr_assert_str_eq(read.entries[0].name, info->entries[0].name);
+}
+
 /* Every truncation is an error: the form ends with a mark. */
 Test(kernel_info, truncated_text_is_refused) {
     struct kernel_info read;
@@ -187,6 +199,7 @@ Test(kernel_info, damaged_text_never_gives_an_unchecked_result) {
 /* What the check must find, one broken rule at a time. */
 Test(kernel_info, check_finds_broken_rules) {
     struct kernel_info *info = sample_info(arena);
+    info->entries[0].name = "window$summary";
     cr_assert_null(kernel_info_check(info, arena));
 #define BROKEN(change)                                                                      \
     do {                                                                                    \
@@ -196,6 +209,8 @@ Test(kernel_info, check_finds_broken_rules) {
     } while (0)
     BROKEN(info->name = "two words");
     BROKEN(info->name = "");
+    BROKEN(info->entries[0].name = "window.summary");
+    BROKEN(info->tensors[SAMPLE_DOC].name = "a$b");
     BROKEN(info->dtype = SCALAR_F32);
     BROKEN(info->head_dim_qk = 0);
     BROKEN(info->entry_count = 0);
