@@ -30,7 +30,7 @@ static MlirModule read_module(MlirContext context, const char *name, const char 
     MlirModule module = ir_parse(context, text, length);
     if (mlirModuleIsNull(module)) {
         report_text(diags, name, "not a module in MLIR's text form", &messages);
-    } else if (!ir_verify(module)) {
+    } else if (!ir_verify(mlirModuleGetOperation(module))) {
         report_text(diags, name, "the module does not verify", &messages);
         mlirModuleDestroy(module);
         module = (MlirModule){NULL};

@@ -56,6 +56,7 @@ struct run {
     const struct pass_options *options;
     struct pass_ctx ctx;
     const struct pass *current; /* the pass that runs or ran last */
+    struct strbuf messages;     /* what MLIR said meanwhile */
 };
 
 /* User data of one external pass: a pass of ours, or the end of a step. */
@@ -82,6 +83,13 @@ static void nothing(void *user) { (void)user; }
  * step is right in any case, it is not written to. */
 static void *share(void *user) { return user; }
 
+/* A module that breaks its own rules after a pass is our fault: say which pass. */
+static _Noreturn void ice_after(const struct run *run) {
+    fprintf(stderr, "attn: internal error: after pass '%s':\n%s\n",
+            run->current ? run->current->name : "(none)", strbuf_text(&run->messages));
+    abort();
+}
+
 static void run_external(MlirOperation module, MlirExternalPass external, void *user) {
     struct run_step *step = user;
     struct run *run = step->run;
@@ -92,6 +100,8 @@ static void run_external(MlirOperation module, MlirExternalPass external, void *
     run->current = step->pass;
     if (!step->pass->run(&run->ctx, module))
         mlirExternalPassSignalFailure(external);
+    else if (run->options->verify_each && !ir_verify(module))
+        ice_after(run);
     arena_reset(run->ctx.scratch);
 }
 
@@ -104,13 +114,6 @@ static void add_external(MlirPassManager manager, struct run_step *step) {
         manager, mlirCreateExternalPass(pass_id(step), ir_ref(name), ir_ref(name),
                                         ir_ref(summary), ir_ref("builtin.module"), 0, NULL,
                                         callbacks, step));
-}
-
-/* A module that breaks its own rules after a pass is our fault: say which pass. */
-static _Noreturn void ice_after(const struct run *run, const char *messages) {
-    fprintf(stderr, "attn: internal error: after pass '%s':\n%s\n",
-            run->current ? run->current->name : "(none)", messages);
-    abort();
 }
 
 /* Number of steps to run: all, or up to the stage `stop_after` with its cleanups. */
@@ -158,18 +161,18 @@ bool pass_run(const struct pass_step *steps, const struct pass_options *options,
     struct run run = {.options = options ? options : &defaults,
                       .ctx = {arena_create(), diags}};
     size_t errors = diag_error_count(diags);
-    struct strbuf messages;
-    strbuf_init(&messages, arena);
-    MlirDiagnosticHandlerID handler = ir_diagnostics_capture(context, &messages);
+    strbuf_init(&run.messages, arena);
+    MlirDiagnosticHandlerID handler = ir_diagnostics_capture(context, &run.messages);
     MlirPassManager manager = mlirPassManagerCreate(context);
     mlirPassManagerEnableVerifier(manager, run.options->verify_each);
     add_steps(manager, &run, arena, steps, count_steps(steps, run.options->stop_after));
     bool ok = mlirLogicalResultIsSuccess(mlirPassManagerRunOnOp(manager, module));
+    bool refused = diag_error_count(diags) != errors;
+    if (!refused && (!ok || !ir_verify(module)))
+        ice_after(&run);
     mlirPassManagerDestroy(manager);
     ir_diagnostics_detach(context, handler);
-    if (!ok && diag_error_count(diags) == errors)
-        ice_after(&run, strbuf_text(&messages));
     arena_destroy(run.ctx.scratch);
     arena_destroy(arena);
-    return ok;
+    return ok && !refused;
 }
