@@ -180,7 +180,11 @@ static void print_json(const struct bench *bench, const char *file, struct json 
     json_pair_integer(json, "head_dim_v", a->head_dim_v);
     json_key(json, "sizes");
     json_sizes(json, bench->inputs->sizes);
-    json_pair_real(json, "kept_pairs", bench->kept < 0 ? NAN : (double)bench->kept);
+    json_key(json, "kept_pairs");
+    if (bench->kept >= 0)
+        json_integer(json, bench->kept);
+    else
+        json_string(json, NULL);
     json_pair_real(json, "median_seconds", seconds);
     json_pair_real(json, "fastest_seconds", 1e-3 * (double)m->milliseconds[0]);
     json_pair_real(json, "slowest_seconds", 1e-3 * (double)m->milliseconds[m->samples - 1]);
