@@ -108,6 +108,30 @@ Test(examples, blocks_of_the_manual_compile) {
     cr_assert_geq(blocks, 5);
 }
 
+/* The version script names exactly the functions of the public header. */
+Test(examples, exports_are_the_public_functions) {
+    const char *map = read_text("runtime/libattn.map");
+    int declared = 0, listed = 0;
+    for (const char *at = read_text("include/attn.h"); (at = strstr(at, "\nATTN_API ")) != NULL;) {
+        at = strstr(at, "attn_");
+        while (at[strspn(at, "abcdefghijklmnopqrstuvwxyz_")] != '(') /* a type, not the name */
+            at = strstr(at + 1, "attn_");
+        int length = (int)strcspn(at, "(");
+        const char *line = arena_printf(arena, "        %.*s;\n", length, at);
+        cr_assert_not_null(strstr(map, line), "runtime/libattn.map lacks %.*s", length, at);
+        declared++;
+    }
+    for (const char *at = map; (at = strstr(at, "        attn_")) != NULL; at++)
+        listed++;
+    cr_assert_eq(listed, declared);
+    cr_assert_gt(declared, 30);
+}
+
+Test(examples, public_header_is_cxx_too) {
+    run("printf '#include <attn.h>\nattn_args a; attn_code c = ATTN_OK;\n' | "
+        "g++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c++ -");
+}
+
 Test(examples, man_page_knows_every_option) {
     static const char *const names[] = {
 #define O(id, name, short_name, argument, commands, help) name,
