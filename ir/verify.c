@@ -194,8 +194,9 @@ static bool check_dot(struct verifier *v, MlirOperation op) {
         return fail(v, op, "shapes do not fit: %lldx%lld times %lldx%lld into %lldx%lld",
                     (long long)m, (long long)k, (long long)k_b, (long long)n,
                     (long long)ir_rows(acc), (long long)ir_columns(acc));
-    return (k % 16 == 0 && n % 8 == 0 && m % 16 == 0) ||
-           fail(v, op, "M and K must be multiples of 16, N of 8; they are %lld, %lld, %lld",
+    /* `pipeline` pads K to the 16 of the MMA. */
+    return (k % 8 == 0 && n % 8 == 0 && m % 16 == 0) ||
+           fail(v, op, "M must be a multiple of 16, K and N of 8; they are %lld, %lld, %lld",
                 (long long)m, (long long)k, (long long)n);
 }
 
