@@ -57,7 +57,12 @@ _Noreturn static void fault(const struct ptx_kernel *kernel, enum ptx_op op, con
 struct ptx_kernel *ptx_kernel_create(struct arena *arena, const char *name) {
     struct ptx_kernel *kernel = ARENA_NEW(arena, struct ptx_kernel);
     kernel->arena = arena;
-    kernel->name = name;
+    /* The text lives longer than the module, and PTX names have no '.'. */
+    char *copy = arena_strdup(arena, name);
+    for (char *at = copy; *at; at++)
+        if (*at == '.')
+            *at = '_';
+    kernel->name = copy;
     vec_push(arena, &kernel->regs, (struct ptx_reg){0, 0});
     /* A head that is never printed, so that the cursor is never null. */
     kernel->first = kernel->cursor = ARENA_NEW(arena, struct ptx_inst);
