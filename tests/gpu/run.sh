@@ -3,7 +3,7 @@
 #
 #     tests/gpu/run.sh OUT [spec]...
 #
-# Needs build/tests/e2e/run and build/attnc (self-contained, built elsewhere), a driver, and
+# Needs build/tests/e2e/run (self-contained, built elsewhere), a driver, and
 # for the sanitizers compute-sanitizer (else they are skipped with a word).  Writes
 # OUT/e2e-TARGET.json, OUT/sanitizer.txt and OUT/e2e-TARGET.txt; prints a short table last.
 # TARGETS chooses targets (default: sm_80), LIMIT the seconds of one sanitizer run.
