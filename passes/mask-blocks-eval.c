@@ -204,7 +204,8 @@ static struct abs_value read_summary(struct mask_eval *e, struct tile_read *read
     MlirValue buffer = mask_summary_buffer(e, tensor, (int)axis);
     MlirValue start = row_start(e, read, axis), block = ir_const_i32(b, (int32_t)size);
     MlirValue first = ir_divui(b, read->lo[axis], block);
-    MlirValue last = ir_divui(b, read->hi[axis], block);
+    /* An empty tile (k1 < k0) must not lead outside the buffer. */
+    MlirValue last = ir_maxsi(b, first, ir_divui(b, read->hi[axis], block));
     MlirValue span = ir_subi(b, last, first);
     if (index->loose)
         read->good =
