@@ -66,6 +66,8 @@ static const char *device_target(const struct attention *attention) {
     const struct rt_driver *driver = NULL;
     struct rt_device device;
     const char *best = NULL;
+    if (attention->target_count == 1) /* nothing to choose: leave CUDA alone */
+        return NULL;
     struct attn_status *status = rt_driver_get(&driver);
     if (status == NULL)
         status = rt_device_current(driver, &device);

@@ -157,14 +157,14 @@ static void print_locals(const struct writer *w, const char *sm_count) {
         if (w->info->scalars[i].type != SCALAR_F32)
             strbuf_printf(out, "    const int64_t %s = attn_args->%s;\n",
                           w->info->scalars[i].name, w->info->scalars[i].name);
-    strbuf_printf(out, "    const int64_t attn_sm_count = %s;\n    int attn_bad = 0;\n   ",
+    strbuf_printf(out, "    const int64_t attn_sm_count = %s;\n    int attn_bad = 0;\n",
                   sm_count);
     for (int i = 0; i < SIZE_COUNT; i++)
-        strbuf_printf(out, " (void)%s;", size_name_text((enum size_name)i));
+        strbuf_printf(out, "    (void)%s;\n", size_name_text((enum size_name)i));
     for (size_t i = 0; i < w->info->scalar_count; i++)
         if (w->info->scalars[i].type != SCALAR_F32)
-            strbuf_printf(out, " (void)%s;", w->info->scalars[i].name);
-    strbuf_append(out, " (void)attn_sm_count; (void)attn_bad;\n");
+            strbuf_printf(out, "    (void)%s;\n", w->info->scalars[i].name);
+    strbuf_append(out, "    (void)attn_sm_count;\n    (void)attn_bad;\n");
 }
 
 static void print_extents(const struct writer *w, const struct kernel_tensor *tensor) {
@@ -181,14 +181,15 @@ static void print_head(const struct writer *w, const char *origin) {
     for (const char *at = origin; *at != '\0'; at++) /* no comment ends in a file name */
         strbuf_append_char(w->out, *at == '*' || (unsigned char)*at < ' ' ? '?' : *at);
     strbuf_printf(w->out,
-                  ": attention '%s', %s, %s, head_dim %d and %d.\n"
+                  ":\n"
+                  " * attention '%s', %s, %s, head_dim %d and %d.\n"
                   " *\n"
                   " *     struct %s_kernel kernel;\n"
-                  " *     %s_load(&kernel);                     with a CUDA context current\n"
+                  " *     %s_load(&kernel);   // with a CUDA context current\n"
                   " *     struct %s_args args =\n"
                   " *         %s_args_init(batch, heads, kv_heads, q_len, kv_len);\n"
-                  " *     args.q.data = …;                        and parameters\n"
-                  " *     %s_compact(&args);                    or set the strides yourself\n"
+                  " *     args.q.data = …;   // and the others, and parameters\n"
+                  " *     %s_compact(&args);   // or set the strides yourself\n"
                   " *     %s_launch(&kernel, &args, workspace, stream);\n"
                   " *\n"
                   " * Needs libcuda only.  Tensors (strides are in elements):\n",
@@ -452,7 +453,7 @@ static void print_entry(const struct writer *w, size_t index) {
         print_param(w, &entry->params[p], p);
     strbuf_append(out, "        void *attn_params[] = {");
     for (size_t p = 0; p < entry->param_count; p++)
-        strbuf_printf(out, "%s&attn_p%zu", p == 0 ? "" : p % 10 == 0 ? ",\n            " : ", ", p);
+        strbuf_printf(out, "%s&attn_p%zu", p == 0 ? "" : p % 6 == 0 ? ",\n            " : ", ", p);
     strbuf_printf(out,
                   "%s};\n"
                   "        if (attn_bad || attn_grid < 0 || attn_grid > INT32_MAX)\n"

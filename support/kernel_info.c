@@ -290,7 +290,10 @@ static void print_operand(const struct size_expr *expr, size_t last,
             strbuf_append(out, ", ");
         else if (i > 0)
             strbuf_printf(out, " %s ", i == 2 ? ":" : c);
-        print_operand(expr, ends[i], info, !call, out);
+        /* a * b * c reads as (a * b) * c by itself. */
+        bool chain = i == 0 && (step.op == SIZE_OP_ADD || step.op == SIZE_OP_MUL) &&
+                     expr->steps[ends[0]].op == step.op;
+        print_operand(expr, ends[i], info, !call && !chain, out);
     }
     strbuf_append(out, inner || call ? ")" : "");
 }

@@ -118,6 +118,14 @@ Test(kernel_info, prints_c) {
     size_expr_print_c(&info->tensors[SAMPLE_DOC].extents[1], info, &text);
     cr_assert_str_eq(text.data, "kv_len + attn_floordiv(window, 16)");
     strbuf_clear(&text);
+    struct size_expr chain = size_expr_size(arena, SIZE_BATCH);
+    size_expr_push(arena, &chain, SIZE_OP_SIZE, SIZE_HEADS);
+    size_expr_push(arena, &chain, SIZE_OP_MUL, 0);
+    size_expr_push(arena, &chain, SIZE_OP_CONST, 4);
+    size_expr_push(arena, &chain, SIZE_OP_MUL, 0);
+    size_expr_print_c(&chain, info, &text);
+    cr_assert_str_eq(text.data, "batch * heads * 4");
+    strbuf_clear(&text);
     struct size_expr expr = {0};
     size_expr_push(arena, &expr, SIZE_OP_SIZE, SIZE_HEADS);
     size_expr_push(arena, &expr, SIZE_OP_CONST, 2);
