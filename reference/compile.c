@@ -10,6 +10,7 @@
 
 #include "reference/code.h"
 
+/* How often a value changes; a step is as fast as its fastest operand. */
 enum rate { RATE_CALL, RATE_ROW, RATE_PAIR };
 
 /* Field of a slot that holds a value; the order of the families in REF_OPS. */
@@ -84,10 +85,12 @@ static struct value emit(struct compiler *c, enum ref_op op, enum field field,
     return out;
 }
 
+/* An operation on one value. */
 static struct value emit1(struct compiler *c, enum ref_op op, enum field field, struct value x) {
     return emit(c, op, field, &x, 1);
 }
 
+/* An f32 value as double, which is exact; others as they are. */
 static struct value to_double(struct compiler *c, struct value value) {
     return value.field == FIELD_F ? emit1(c, REF_F_TO_D, FIELD_D, value) : value;
 }
@@ -108,6 +111,8 @@ static enum field unify(struct compiler *c, struct value *in, int count, bool sc
     return field;
 }
 
+/* A constant or a parameter: a slot that is filled once a call.  Looks back a little
+ * for an equal one; a duplicate costs memory only. */
 static struct value preset(struct compiler *c, enum value_type type, const struct param *param,
                            uint32_t bits) {
     struct value value = {.field = type == TYPE_F32 ? FIELD_F : FIELD_I, .rate = RATE_CALL};
@@ -168,6 +173,7 @@ static struct value compile_binary(struct compiler *c, const struct expr *expr,
     return emit(c, op, binary_ops[expr->binary].compares ? FIELD_I : field, in, 2);
 }
 
+/* Both arms are evaluated: nothing in them can fail or be observed. */
 static struct value compile_select(struct compiler *c, const struct expr *expr,
                                    struct frame *frame) {
     struct value in[3];
@@ -177,6 +183,7 @@ static struct value compile_select(struct compiler *c, const struct expr *expr,
     return emit(c, REF_SELECT_I + field, field, in, 3);
 }
 
+/* Casts to i32 saturate; i32 to f32 rounds once, or is exact where s is in it. */
 static struct value compile_cast(struct compiler *c, const struct expr *expr,
                                  struct frame *frame) {
     struct value x = compile(c, expr->args[0], frame);
@@ -228,6 +235,7 @@ static struct value compile_builtin(struct compiler *c, const struct expr *expr,
     return emit(c, REF_MIN_I + field, field, (struct value[]){raised, in[2]}, 2);
 }
 
+/* A read is a step of its own kind: it has up to eight operands. */
 static struct value compile_read(struct compiler *c, const struct expr *expr,
                                  struct frame *frame) {
     struct ref_step step = {.op = REF_READ, .tensor = expr->tensor};
@@ -246,6 +254,8 @@ static struct value compile_read(struct compiler *c, const struct expr *expr,
     return settle(c, out);
 }
 
+/* Expands a call.  The arguments are values that the body may use any number of
+ * times, so their slots are released after the whole body, not by its steps. */
 static struct value compile_call(struct compiler *c, const struct expr *expr,
                                  struct frame *frame) {
     const struct fn *fn = expr->fn;
@@ -271,6 +281,8 @@ static struct value compile_call(struct compiler *c, const struct expr *expr,
     return result;
 }
 
+/* The value of a let, evaluated at the first use and kept.  Lets that read s are
+ * evaluated where they stand (compile_scores), so that the first use finds them. */
 static struct value compile_let(struct compiler *c, const struct let *let) {
     if (!c->let_done[let->number]) {
         c->lets[let->number] = compile(c, let->value, NULL);

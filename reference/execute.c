@@ -45,6 +45,7 @@ static inline int32_t saturate(double x) {
     return x >= 2147483647.0 ? INT32_MAX : (int32_t)x;
 }
 
+/* The elements at `offsets`, as the value type of the tensor; 0 for lanes outside. */
 static void load(union ref_slot *out, const struct tensor *tensor, const char *data,
                  const int64_t *offsets, const bool *inside) {
     for (int l = 0; l < REF_LANES; l++) {
@@ -73,6 +74,8 @@ static void load(union ref_slot *out, const struct tensor *tensor, const char *d
     }
 }
 
+/* tensor[indices] in every lane.  Each axis is checked by itself: an index beyond its
+ * extent is outside even where the address would not be. */
 static void read_tensor(const struct ref_step *step, union ref_slot *slots,
                         const struct ref_call *call) {
     const struct ref_tensor *tensor = &call->tensors[step->tensor->number];
@@ -130,6 +133,7 @@ void ref_execute(const ref_steps *steps, union ref_slot *slots, const struct ref
         execute_step(&steps->data[i], slots, call);
 }
 
+/* One 32-bit value in all lanes; the same bits serve .i and .f. */
 static void fill(union ref_slot *slot, int32_t value) {
     for (int l = 0; l < REF_LANES; l++)
         slot->i[l] = value;

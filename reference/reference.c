@@ -51,6 +51,7 @@ struct task {
     int rows;
 };
 
+/* Keys of a block of which `rest` are left. */
 static int64_t at_most_block(int64_t rest) {
     return rest < REF_LANES ? rest : REF_LANES;
 }
@@ -59,6 +60,7 @@ static bool any_kept(const uint8_t *kept, int64_t count) {
     return memchr(kept, 1, (size_t)count) != NULL;
 }
 
+/* Step 1: which pairs of the rows attend. */
 static void find_kept(const struct job *job, struct scratch *s, const struct task *task) {
     for (int r = 0; r < task->rows; r++) {
         uint8_t *kept = s->kept + r * job->kv_len;
@@ -100,6 +102,7 @@ static bool fetch_block(const struct job *job, struct scratch *s, const struct t
     return used;
 }
 
+/* Step 2: scale * (q . k) for the kept pairs. */
 static void scaled_dots(const struct job *job, struct scratch *s, const struct task *task) {
     const struct ref_matrix *q = &job->call->q;
     for (int r = 0; r < task->rows; r++) {
@@ -122,7 +125,7 @@ static void scaled_dots(const struct job *job, struct scratch *s, const struct t
     }
 }
 
-/* Applies the score lines to the kept pairs of one row.  The mask program runs
+/* Step 3: applies the score lines to the kept pairs of one row.  The mask program runs
  * again: the score lines may use its lets. */
 static void apply_score(const struct job *job, struct scratch *s, const struct task *task, int r) {
     ref_begin_row(job->program, job->call, s->slots, task->b, task->h, task->q + r);
@@ -141,7 +144,7 @@ static void apply_score(const struct job *job, struct scratch *s, const struct t
     }
 }
 
-/* Turns the scores of a row into weights exp(score - max) and classifies it. */
+/* Step 4: turns the scores of a row into weights exp(score - max) and classifies it. */
 static void weigh_row(const struct job *job, struct scratch *s, int r) {
     const uint8_t *kept = s->kept + r * job->kv_len;
     double *scores = s->scores + r * job->kv_len;
@@ -174,6 +177,8 @@ static bool row_has_weights(enum ref_row kind) {
     return kind == REF_ROW_PLAIN || kind == REF_ROW_EXTREME;
 }
 
+/* Step 5: the weighted sums of V.  A weight of 0 is multiplied like any other: NaN in
+ * V of a kept pair reaches O. */
 static void weighted_values(const struct job *job, struct scratch *s, const struct task *task) {
     int64_t dim = job->dim_v;
     memset(s->o, 0, (size_t)(ROWS * dim) * sizeof *s->o);
@@ -196,6 +201,7 @@ static void weighted_values(const struct job *job, struct scratch *s, const stru
     }
 }
 
+/* Step 6: the division, and the values of rows that have no weights. */
 static void store_row(const struct job *job, struct scratch *s, const struct task *task, int r) {
     int64_t heads = job->call->sizes[SIZE_HEADS];
     int64_t row = (task->b * heads + task->h) * job->q_len + task->q + r;
@@ -231,6 +237,7 @@ static void run_task(const struct job *job, struct scratch *s, int64_t number) {
         store_row(job, s, &task, r);
 }
 
+/* A thread takes tasks until there are none left. */
 static void *work(void *argument) {
     struct worker *worker = argument;
     struct job *job = worker->job;
@@ -255,6 +262,7 @@ static void scratch_init(struct arena *arena, struct scratch *s, const struct jo
     s->block = ARENA_NEW_ARRAY(arena, double, (size_t)(REF_LANES * dim));
 }
 
+/* Threads for a run, never more than tasks. */
 static int thread_count(int wanted, int64_t tasks) {
     long cores = wanted > 0 ? wanted : sysconf(_SC_NPROCESSORS_ONLN);
     cores = cores < 1 ? 1 : cores > MAX_THREADS ? MAX_THREADS : cores;
@@ -347,6 +355,7 @@ struct ref_eval *ref_eval_create(struct arena *arena, const struct ref_program *
     return eval;
 }
 
+/* Sets the slots up for a row unless they are. */
 static void eval_row(struct ref_eval *eval, int64_t b, int64_t h, int64_t q) {
     if (eval->b == b && eval->h == h && eval->q == q)
         return;

@@ -87,6 +87,7 @@ int64_t ref_count_kept(struct arena *arena, const struct ref_program *program,
  * threads.  Program and call must outlive it. */
 struct ref_eval;
 
+/* An evaluator in the arena. */
 struct ref_eval *ref_eval_create(struct arena *arena, const struct ref_program *program,
                                  const struct ref_call *call);
 

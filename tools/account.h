@@ -33,8 +33,10 @@ struct account {
 struct account account_of(struct arena *arena, const struct attention *attention,
                           const struct schedule_plan *plan);
 
-/* "MMA", "FLOP". */
+/* "MMA", "MUFU", "FP32", "shared". */
 const char *account_unit_name(enum account_unit unit);
+
+/* What its amount counts: "FLOP", "operations", "lanes", "bytes". */
 const char *account_unit_amount(enum account_unit unit);
 
 #endif

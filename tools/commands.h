@@ -5,11 +5,22 @@
 
 #include "tools/session.h"
 
-int command_compile(struct session *session); /* FILE -o OUT, --emit, --dump-all, --run-pass */
-int command_check(struct session *session);   /* diagnostics only */
-int command_fmt(struct session *session);     /* canonical formatting */
-int command_explain(struct session *session); /* plan, account, launch, block map */
-int command_run(struct session *session);     /* on the GPU, the emulator or the reference */
-int command_bench(struct session *session);   /* timing on the GPU */
+/* FILE -o OUT, --emit, --dump-all, --run-pass, --list-passes. */
+int command_compile(struct session *session);
+
+/* Diagnostics of every file. */
+int command_check(struct session *session);
+
+/* Canonical layout: printed, in place, or checked. */
+int command_fmt(struct session *session);
+
+/* Plan, account, launch parameters, block map, PTX. */
+int command_explain(struct session *session);
+
+/* One call on the GPU, the emulator or the reference. */
+int command_run(struct session *session);
+
+/* Timing on the GPU. */
+int command_bench(struct session *session);
 
 #endif

@@ -23,21 +23,40 @@ struct json {
 /* An empty text in the arena; at most 60 levels deep. */
 void json_init(struct json *json, struct arena *arena);
 
-void json_open(struct json *json, char bracket);  /* '{' or '[' */
-void json_close(struct json *json, char bracket); /* '}' or ']' */
+/* Starts an object '{' or an array '['. */
+void json_open(struct json *json, char bracket);
+
+/* Ends it with the matching '}' or ']'. */
+void json_close(struct json *json, char bracket);
+
+/* Key of the next value, inside an object. */
 void json_key(struct json *json, const char *key);
-void json_string(struct json *json, const char *text); /* NULL writes null */
+
+/* A string; NULL writes null. */
+void json_string(struct json *json, const char *text);
+
+/* A whole number. */
 void json_integer(struct json *json, int64_t value);
+
+/* true or false. */
 void json_bool(struct json *json, bool value);
+
 /* Nine digits; NaN is null, infinities are 1e999 and -1e999, which read back as such. */
 void json_real(struct json *json, double value);
+
 /* A finished JSON text as one value. */
 void json_raw(struct json *json, const char *text);
 
-/* Key and value at once. */
+/* Key and string. */
 void json_pair_string(struct json *json, const char *key, const char *text);
+
+/* Key and whole number. */
 void json_pair_integer(struct json *json, const char *key, int64_t value);
+
+/* Key and truth value. */
 void json_pair_bool(struct json *json, const char *key, bool value);
+
+/* Key and number. */
 void json_pair_real(struct json *json, const char *key, double value);
 
 /* The finished text, without a newline at its end. */

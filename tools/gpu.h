@@ -24,9 +24,12 @@ struct gpu {
  * close with gpu_close in any case. */
 int gpu_open(struct session *session, const struct spec *spec,
              const struct attention *attention, struct gpu *out);
+
+/* Gives everything back, also after a gpu_open that failed half-way. */
 void gpu_close(struct gpu *gpu);
 
-/* The tensors of a call in device memory. */
+/* The tensors of a call in device memory.  The DLTensors point into the inputs and
+ * the session's arena, which must outlive the call. */
 struct gpu_call {
     struct gpu *gpu; /* borrowed */
     struct attn_args args;
@@ -42,6 +45,8 @@ struct gpu_call {
  * and the workspace, and puts the workspace into its first state. */
 int gpu_call_create(struct session *session, struct gpu *gpu, const struct inputs *inputs,
                     struct gpu_call *out);
+
+/* Frees the device memory; harmless on a zeroed call. */
 void gpu_call_destroy(struct gpu_call *call);
 
 /* Copies O and LSE back, dense and in logical order, in the arena. */

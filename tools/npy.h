@@ -40,8 +40,10 @@ struct npy {
     const void *data;  /* dense, C order; not aligned to more than one byte */
 };
 
-/* "float32", NumPy's name of the type; its bytes. */
+/* NumPy's name of the type, "float32". */
 const char *npy_type_name(enum npy_type type);
+
+/* Bytes of one element. */
 size_t npy_type_size(enum npy_type type);
 
 /* Parses a file in memory; data points into `bytes`.  NULL on success, else a
@@ -51,8 +53,10 @@ const char *npy_parse(struct arena *arena, const void *bytes, size_t length, str
 /* Reads a file ("-": standard input) into the arena.  Result as npy_parse. */
 const char *npy_read(struct arena *arena, const char *path, struct npy *out);
 
-/* Element `index` of a bool or integer array, or of a float array (exact). */
+/* Element `index` (in C order) of a bool or integer array. */
 int64_t npy_get_integer(const struct npy *array, int64_t index);
+
+/* Element `index` of a float array; exact. */
 double npy_get_float(const struct npy *array, int64_t index);
 
 /* True for float16, float32 and float64. */

@@ -15,8 +15,10 @@ struct random_stream random_stream(uint64_t seed, const char *name);
 /* Elements [0, count) of normal distribution N(0, 1). */
 void random_normal(struct random_stream stream, float *out, int64_t count);
 
-/* Element `index`: even odds for 0 and 1; a whole number of [low, high]. */
+/* Element `index`, 0 or 1 with even odds. */
 int random_bool(struct random_stream stream, int64_t index);
+
+/* Element `index`, a whole number of [low, high], both ends included. */
 int64_t random_integer(struct random_stream stream, int64_t index, int64_t low, int64_t high);
 
 #endif
