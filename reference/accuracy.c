@@ -45,11 +45,13 @@ static bool pattern_differs(double value, double reference, enum scalar_type dty
     return !(near_limit && (value > 0) == (reference > 0)) && value != rounded;
 }
 
+/* One more value that is NaN or infinite on one side only. */
 static void mismatch(struct accuracy *out, struct accuracy_row row) {
     if (out->pattern_mismatches++ == 0)
         out->first_mismatch = row;
 }
 
+/* Sums of one row; values that are not finite are compared by kind. */
 static struct row_sums compare_row(const double *reference, const float *o, int64_t dim,
                                    enum scalar_type dtype, struct accuracy_row row,
                                    struct accuracy *out) {
@@ -66,6 +68,7 @@ static struct row_sums compare_row(const double *reference, const float *o, int6
     return sums;
 }
 
+/* Keeps the LSE that is furthest from the reference in units of its bound. */
 static void compare_lse(double reference, double lse, struct accuracy_row row,
                         struct accuracy *out) {
     if (pattern_differs(lse, reference, SCALAR_F32)) {
@@ -82,6 +85,7 @@ static void compare_lse(double reference, double lse, struct accuracy_row row,
     }
 }
 
+/* A row that attends to nothing: O = 0 and LSE = -inf, exactly. */
 static void check_empty(const float *o, const float *lse, int64_t dim, struct accuracy_row row,
                         struct accuracy *out) {
     bool exact = !lse || *lse == -INFINITY;
@@ -91,6 +95,7 @@ static void check_empty(const float *o, const float *lse, int64_t dim, struct ac
         out->first_inexact = row;
 }
 
+/* A row beyond the range of the bounds: finite, nothing more. */
 static void check_finite(const float *o, const float *lse, int64_t dim, struct accuracy_row row,
                          struct accuracy *out) {
     for (int64_t d = 0; d < dim; d++)

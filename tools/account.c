@@ -47,6 +47,7 @@ static bool is_leaf(enum expr_kind kind) {
            kind == EXPR_PARAM;
 }
 
+/* One operation, if it must be done for every pair. */
 static void count_node(struct counter *c, const struct expr *expr, uint32_t deps) {
     if (!varies_with_pair(deps) || is_leaf(expr->kind))
         return;
@@ -81,6 +82,7 @@ static uint32_t count(struct counter *c, const struct expr *expr, const uint32_t
     return deps;
 }
 
+/* Score lines first: a let that both use belongs to the score. */
 static void count_items(struct arena *arena, const struct attention *attention,
                         struct account *out) {
     struct counter c = {.arena = arena,

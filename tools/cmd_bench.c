@@ -25,12 +25,14 @@ enum {
     MAX_SAMPLES = 4096,
 };
 
+/* Times of one benchmark. */
 struct measurement {
     float *milliseconds; /* per launch, sorted */
     int samples;
     int launches;        /* timed in one sample */
 };
 
+/* What the launch took, as shares of what the units can do in its time. */
 struct limits {
     double mma, exp2, memory; /* shares, NAN where the limit is not known */
 };
@@ -46,6 +48,7 @@ struct bench {
 
 /* ---- Timing ------------------------------------------------------------- */
 
+/* A prepared launch and two events around it. */
 struct timer {
     const struct rt_driver *driver;
     struct CUstream_st *stream;
@@ -111,6 +114,7 @@ static double median_seconds(const struct measurement *m) {
     return 1e-3 * (double)m->milliseconds[m->samples / 2];
 }
 
+/* FLOP of the two products on the pairs that attend. */
 static double flop(const struct bench *bench) {
     const struct attention *a = bench->inputs->attention;
     return bench->kept < 0 ? NAN : 2.0 * (double)bench->kept * (a->head_dim_qk + a->head_dim_v);
@@ -125,6 +129,7 @@ static double least_bytes(const struct bench *bench) {
            rows * (2.0 * (double)shape[3] + 4);
 }
 
+/* A device attribute, NAN where the driver has none. */
 static double attribute(const struct bench *bench, int number) {
     int value = 0;
     if (bench->gpu->driver->cuDeviceGetAttribute(&value, number, bench->gpu->device.ordinal) != 0)
@@ -132,6 +137,7 @@ static double attribute(const struct bench *bench, int number) {
     return value > 0 ? value : NAN;
 }
 
+/* Cycles are those of the boost clock: a card that throttles shows lower shares. */
 static struct limits shares(const struct bench *bench) {
     double seconds = median_seconds(&bench->times);
     double cycles = seconds * 1e3 * attribute(bench, DEVICE_CLOCK_KHZ) *
@@ -244,6 +250,7 @@ static int bench_inputs(struct session *session, struct gpu *gpu, const struct i
     return status;
 }
 
+/* Compiles first: a spec with errors does not wait for its inputs. */
 static int bench_file(struct session *session, const char *file, struct json *json) {
     const struct spec *spec;
     const struct attention *attention;

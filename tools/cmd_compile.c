@@ -25,6 +25,7 @@ struct wish {
     const char *path;  /* "-": standard output */
 };
 
+/* A --emit that names no stage. */
 static int unknown_stage(struct session *session, const char *stage) {
     const char *const *stages = compile_stages();
     struct strbuf known;
@@ -37,6 +38,7 @@ static int unknown_stage(struct session *session, const char *stage) {
                         session_suggestion(session, stage, stages, count), strbuf_text(&known));
 }
 
+/* --emit decides what is written, else the end of the name does. */
 static int resolve_wish(struct session *session, struct wish *out) {
     const struct options *o = session->options;
     enum output_kind by_name = o->output ? output_kind_of(o->output) : OUTPUT_NONE;
@@ -70,6 +72,7 @@ static bool is_module(const char *path) {
     return output_kind_of(path) == OUTPUT_MODULE;
 }
 
+/* Every name of --run-pass must be a pass: a usage error otherwise. */
 static int check_pass_names(struct session *session) {
     const char *names[64];
     size_t count = 0;
@@ -117,6 +120,7 @@ static int check_module_options(struct session *session, const struct wish *wish
     return check_pass_names(session);
 }
 
+/* The back end on a module as "pipeline" leaves it. */
 static int write_module_ptx(struct session *session, const char *path, const char *origin,
                             const struct strbuf *module) {
     struct strbuf ptx;
@@ -128,6 +132,7 @@ static int write_module_ptx(struct session *session, const char *path, const cha
     return session_write(session, path, strbuf_text(&ptx), ptx.length);
 }
 
+/* A .mlir file: passes, then text or PTX. */
 static int compile_module_file(struct session *session, const struct wish *wish) {
     const char *path = session->options->files.data[0];
     int status = check_module_options(session, wish);
@@ -170,6 +175,7 @@ static int resolve_targets(struct session *session, const struct attention *atte
     return STATUS_OK;
 }
 
+/* A folder that may exist already. */
 static int make_folder(struct session *session, const char *path) {
     if (mkdir(path, 0777) == 0 || errno == EEXIST)
         return STATUS_OK;
@@ -219,6 +225,7 @@ static const char *last_pass(void) {
     return last;
 }
 
+/* One compilation, and what the options want of it. */
 static int compile_target_to(struct session *session, const struct spec *spec,
                              const struct attention *attention, const char *target,
                              const struct wish *wish, bool several) {
@@ -257,6 +264,7 @@ static int compile_target_to(struct session *session, const struct spec *spec,
     return output_write_code(session, wish->kind, wish->path, &code);
 }
 
+/* A spec: one compilation a target. */
 static int compile_spec(struct session *session, const struct wish *wish) {
     const struct spec *spec;
     const struct attention *attention;

@@ -28,6 +28,7 @@ struct explain {
 
 /* ---- Collecting --------------------------------------------------------- */
 
+/* The block map, or the reason why there is none. */
 static void make_map(struct explain *e) {
     struct arena *arena = e->session->arena;
     const struct schedule_plan *plan = &e->compiled.plan;
@@ -59,6 +60,7 @@ static bool compile(struct explain *e) {
 
 /* ---- Text --------------------------------------------------------------- */
 
+/* The lines of the spec with a meaning, as the compiler understood them. */
 static void print_lines(const struct explain *e, struct strbuf *out) {
     for (size_t i = 0; i < e->attention->item_count; i++) {
         const struct item *item = &e->attention->items[i];
@@ -117,6 +119,7 @@ static void print_account(const struct explain *e, struct strbuf *out) {
                   a->score_operations, a->score_mufu, a->mask_operations);
 }
 
+/* One parameter of an entry: its PTX type and what to pass. */
 static void print_param(const struct kernel_info *info, const struct kernel_param *param,
                         struct strbuf *out) {
     const char *tensor = param->kind == KERNEL_PARAM_POINTER ||
@@ -170,6 +173,7 @@ static void print_value(const struct explain *e, const struct size_expr *expr,
         strbuf_append(out, "an overflow or a division by zero");
 }
 
+/* A kernel, its grid and its parameters, wrapped at some 80 columns. */
 static void print_entry(const struct explain *e, const struct kernel_entry *entry,
                         struct strbuf *out) {
     const struct kernel_info *info = e->compiled.info;

@@ -21,6 +21,7 @@ struct run {
     int64_t kept; /* pairs; -1: not counted, or an extern without model is in the way */
 };
 
+/* Runs the call where --device says, or where it can. */
 static int run_on_device(struct run *run) {
     struct session *session = run->session;
     enum option_device device = session->options->device;
@@ -42,6 +43,7 @@ static int run_on_device(struct run *run) {
     return device_gpu(session, run->spec, &run->inputs, &run->result);
 }
 
+/* Comparison with the reference, which is computed unless it is what ran. */
 static int compare(struct run *run) {
     if (!run->reference.o) {
         double start = session_clock();
@@ -68,6 +70,7 @@ static int write_array(struct run *run, const char *option, const char *path, co
                  : STATUS_OK;
 }
 
+/* --o and --lse. */
 static int write_outputs(struct run *run) {
     const struct options *o = run->session->options;
     int64_t shape[4];
@@ -80,6 +83,7 @@ static int write_outputs(struct run *run) {
     return status;
 }
 
+/* Pairs that attend: costs a pass over all pairs, so only on request. */
 static void count_kept(struct run *run) {
     const char *missing;
     struct ref_program *program =
@@ -98,6 +102,7 @@ static double all_pairs(const struct run *run) {
            (double)s[SIZE_KV_LEN];
 }
 
+/* The report for people. */
 static void print_text(struct run *run, FILE *stream) {
     const struct attention *attention = run->inputs.attention;
     const int64_t *s = run->inputs.sizes;
@@ -123,6 +128,7 @@ static void print_text(struct run *run, FILE *stream) {
     }
 }
 
+/* The report for programs. */
 static int print_json(struct run *run) {
     const struct attention *attention = run->inputs.attention;
     struct session *session = run->session;
@@ -159,6 +165,7 @@ static int print_json(struct run *run) {
     return json_print(&json, session);
 }
 
+/* True if an array or a trace goes to standard output: the report moves aside. */
 static bool stdout_taken(const struct options *o) {
     return (o->o && strcmp(o->o, "-") == 0) || (o->lse && strcmp(o->lse, "-") == 0) ||
            (o->trace && strcmp(o->trace, "-") == 0);

@@ -17,6 +17,7 @@ int gpu_fail(struct session *session, struct attn_status *status) {
 
 /* ---- Device and program ------------------------------------------------- */
 
+/* Device 0 with its primary context current, as the CUDA runtime API would have it. */
 static struct attn_status *open_device(struct gpu *gpu) {
     RT_TRY(rt_driver_get(&gpu->driver));
     const struct rt_driver *driver = gpu->driver;
@@ -29,6 +30,7 @@ static struct attn_status *open_device(struct gpu *gpu) {
     return RT_CUDA(driver, cuStreamCreate, (&gpu->stream, 1)); /* 1: non-blocking */
 }
 
+/* True if the compiler knows the target and its code runs on the device. */
 static bool runs_there(const struct gpu *gpu, const char *target) {
     char arch[16];
     struct attn_status *status = rt_arch_for_device(target, &gpu->device, arch);
@@ -58,6 +60,7 @@ static int choose_target(struct session *session, const struct gpu *gpu,
                         gpu->device.minor);
 }
 
+/* The way of any host program: context, program, kernel. */
 static struct attn_status *compile_and_load(struct session *session, const struct spec *spec,
                                             const struct attention *attention,
                                             const char *target, struct gpu *gpu) {
@@ -124,6 +127,7 @@ static struct attn_status *upload(struct gpu_call *call, const void *host, size_
     return host ? RT_CUDA(driver, cuMemcpyHtoD, (*out_address, host, bytes)) : NULL;
 }
 
+/* A DLPack tensor over device memory; strides NULL: compact. */
 static DLTensor describe(uint64_t address, enum scalar_type type, int rank,
                          const int64_t *shape, const int64_t *strides) {
     static const struct {
@@ -179,6 +183,7 @@ static struct attn_status *upload_captured(struct session *session, struct gpu_c
     return NULL;
 }
 
+/* All parameters, defaults included, by name. */
 static void describe_params(struct session *session, struct gpu_call *call,
                             const struct inputs *inputs) {
     size_t count = inputs->attention->param_count;
@@ -220,6 +225,7 @@ static struct attn_status *allocate_outputs(struct session *session, struct gpu_
     return NULL;
 }
 
+/* Size from the library, memory from here, first state by the library. */
 static struct attn_status *allocate_workspace(struct gpu_call *call) {
     struct gpu *gpu = call->gpu;
     RT_TRY(attn_workspace_size(gpu->kernel, &call->args, &call->workspace_bytes));

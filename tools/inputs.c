@@ -12,10 +12,13 @@
 
 /* ---- Sizes -------------------------------------------------------------- */
 
+/* The option's size, or another where it was not given. */
 static int64_t given_or(const struct options *options, enum size_name size, int64_t other) {
     return options->sizes[size] ? options->sizes[size] : other;
 }
 
+/* Defaults follow from what is given: heads from kv_heads and group, kv_heads from
+ * heads and group, kv_len from q_len. */
 static int resolve_sizes(struct session *session, struct inputs *in) {
     const struct options *o = session->options;
     int64_t group = in->attention->group;
@@ -44,6 +47,7 @@ static int resolve_sizes(struct session *session, struct inputs *in) {
 
 /* ---- Parameters --------------------------------------------------------- */
 
+/* A --param or --tensor that the spec does not have. */
 static int unknown_name(struct session *session, const struct attention *attention,
                         const char *option, const char *name, const char *const *names,
                         size_t count) {
@@ -79,6 +83,7 @@ static bool convert_param(const struct option_param *given, enum value_type type
     return false;
 }
 
+/* Defaults, then options; every used parameter must have a value then. */
 static int apply_params(struct session *session, struct inputs *in, bool need) {
     const struct attention *attention = in->attention;
     const char **names = ARENA_NEW_ARRAY(session->arena, const char *, attention->param_count);
@@ -152,6 +157,8 @@ static int read_array(struct session *session, const char *option, const char *p
 
 /* ---- Captured tensors --------------------------------------------------- */
 
+/* Evaluates the extents of a tensor for this call in 64 bits, as a launch does, and
+ * lays it out in C order. */
 static int resolve_extents(struct session *session, const struct inputs *in,
                            struct input_tensor *t) {
     struct size_env env = {.scalars = in->params, .scalar_count = in->attention->param_count};
@@ -195,6 +202,7 @@ static void store_float(struct input_tensor *t, int64_t index, double value) {
         memcpy((char *)t->data + index * 2, &half, sizeof half);
 }
 
+/* Integers are in range here; any non-zero value is a true bool. */
 static void store_integer(struct input_tensor *t, int64_t index, int64_t value) {
     int32_t integer = (int32_t)value;
     if (t->tensor->type == SCALAR_BOOL)
@@ -233,6 +241,8 @@ static int64_t copy_array(struct input_tensor *t, const struct npy *array) {
     return -1;
 }
 
+/* Fills a tensor from a file: floats into float tensors, integers into the others,
+ * each checked against the range of the tensor's type. */
 static int read_tensor(struct session *session, struct input_tensor *t, const char *path) {
     struct npy array;
     const char *option = arena_printf(session->arena, "--tensor %s", t->tensor->name);
@@ -257,6 +267,7 @@ static int read_tensor(struct session *session, struct input_tensor *t, const ch
                         path, value, scalar_type_text(t->tensor->type));
 }
 
+/* Fills a tensor at random: N(0, 1), even odds, or a range that the option gives. */
 static int draw_tensor(struct session *session, struct input_tensor *t,
                        const struct option_tensor *given) {
     const char *name = t->tensor->name;
@@ -316,6 +327,7 @@ static int unknown_tensor(struct session *session, const struct attention *atten
     return STATUS_OK;
 }
 
+/* Fills the tensors that options give; every used one must be given if `need`. */
 static int apply_tensors(struct session *session, struct inputs *in, bool need) {
     const struct attention *attention = in->attention;
     size_t count = attention->tensor_count;
@@ -366,6 +378,7 @@ const char *inputs_missing(struct arena *arena, const struct inputs *inputs) {
 
 /* ---- Q, K, V ------------------------------------------------------------ */
 
+/* Q, K or V from a file of floats, rounded once to the dtype. */
 static int read_matrix(struct session *session, const char *option, const char *path,
                        enum scalar_type dtype, struct input_matrix *m) {
     struct npy array;
@@ -387,6 +400,7 @@ static int read_matrix(struct session *session, const char *option, const char *
     return STATUS_OK;
 }
 
+/* Q, K or V from a file or at random. */
 static int add_matrix(struct session *session, const struct inputs *in, const char *name,
                       const char *path, enum size_name heads, enum size_name length, int dim,
                       struct input_matrix *m) {
@@ -421,6 +435,7 @@ int inputs_add_matrices(struct session *session, struct inputs *in) {
 
 /* ---- Views -------------------------------------------------------------- */
 
+/* A dense matrix as the reference sees it. */
 static struct ref_matrix matrix_view(const struct input_matrix *m) {
     return (struct ref_matrix){
         m->data, {m->shape[1] * m->shape[2] * m->shape[3], m->shape[2] * m->shape[3], m->shape[3]}};

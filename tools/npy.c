@@ -48,6 +48,7 @@ struct cursor {
     const char *error;
 };
 
+/* Records the first fault: what was expected, and the text at the cursor. */
 static bool fail(struct cursor *c, const char *expected) {
     if (c->error)
         return false;
@@ -65,6 +66,7 @@ static void skip_blanks(struct cursor *c) {
         c->at++;
 }
 
+/* Skips blanks and takes `wanted` if it comes next. */
 static bool accept(struct cursor *c, char wanted) {
     skip_blanks(c);
     if (c->at == c->end || *c->at != wanted)
@@ -112,6 +114,7 @@ static bool parse_extent(struct cursor *c, int64_t *out) {
     return true;
 }
 
+/* A tuple: (), (3,), (2, 3), (2, 3,). */
 static bool parse_shape(struct cursor *c, struct npy *out) {
     if (!accept(c, '('))
         return fail(c, "a tuple");
@@ -129,6 +132,7 @@ static bool parse_shape(struct cursor *c, struct npy *out) {
     return true;
 }
 
+/* The element type: one of NPY_TYPES. */
 static bool parse_descr(struct cursor *c, struct npy *out) {
     const char *descr = parse_string(c);
     if (!descr)
@@ -160,6 +164,7 @@ static bool parse_order(struct cursor *c) {
 
 enum { HAS_DESCR = 1, HAS_ORDER = 2, HAS_SHAPE = 4, HAS_ALL = 7 };
 
+/* key: value; each key once, in any order. */
 static bool parse_entry(struct cursor *c, struct npy *out, int *seen) {
     const char *key = parse_string(c);
     if (!key)
@@ -197,6 +202,7 @@ static bool parse_header(struct cursor *c, struct npy *out) {
     return seen == HAS_ALL || fail(c, "the keys descr, fortran_order and shape");
 }
 
+/* Counts the elements and compares with the bytes that follow the header. */
 static const char *check_size(struct arena *arena, size_t have, struct npy *out) {
     out->count = 1;
     bool zero = false;
@@ -321,6 +327,7 @@ const char *npy_shape_text(struct arena *arena, const int64_t *shape, int rank) 
     return strbuf_text(&text);
 }
 
+/* Header padded so that the data starts at a multiple of 64, as NumPy does. */
 static bool write_stream(FILE *stream, struct arena *arena, const struct npy *array) {
     struct strbuf header;
     strbuf_init(&header, arena);

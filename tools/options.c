@@ -79,6 +79,7 @@ static bool wrong(struct parser *p, const char *format, ...) {
     return false;
 }
 
+/* True if the command takes the option. */
 static bool belongs(enum option_id id, enum command command) {
     return strchr(table[id].commands, commands[command].mark) != NULL;
 }
@@ -113,6 +114,7 @@ static bool one_of(struct parser *p, const char *what, const char *word,
 
 /* ---- Values ------------------------------------------------------------- */
 
+/* A decimal number and nothing else. */
 static bool parse_integer(const char *text, int64_t *out) {
     char *end;
     errno = 0;
@@ -121,6 +123,7 @@ static bool parse_integer(const char *text, int64_t *out) {
     return *text && !strchr(" \t\n\v\f\r", *text) && *end == 0 && errno == 0;
 }
 
+/* Sizes are at least 1: an empty call is a mistake on a command line. */
 static bool parse_size(struct parser *p, enum option_id id, const char *text,
                        enum size_name size) {
     int64_t value;
@@ -162,6 +165,7 @@ static const char *split_name(struct parser *p, enum option_id id, const char *t
     return arena_strndup(p->arena, text, (size_t)(equals - text));
 }
 
+/* Which of the three forms a value has; the first that fits. */
 static bool parse_param_value(struct option_param *param) {
     const char *text = param->text;
     bool truth = strcmp(text, "true") == 0;
@@ -207,6 +211,8 @@ static bool parse_range(const char *text, int64_t *low, int64_t *high) {
            *high <= INT32_MAX;
 }
 
+/* NAME=random, NAME=random:LO..HI or NAME=FILE; a file called "random" can be given
+ * as ./random. */
 static bool parse_tensor(struct parser *p, const char *text) {
     struct option_tensor tensor = {0};
     const char *value;
@@ -228,6 +234,7 @@ static bool parse_tensor(struct parser *p, const char *text) {
     return true;
 }
 
+/* Names with commas between; the option may be repeated as well. */
 static bool parse_targets(struct parser *p, const char *text) {
     for (;;) {
         size_t length = strcspn(text, ",");
@@ -244,6 +251,7 @@ static bool parse_targets(struct parser *p, const char *text) {
     }
 }
 
+/* Position of a word in a NULL-terminated list. */
 static bool parse_choice(struct parser *p, enum option_id id, const char *text,
                          const char *const *choices, int *out) {
     for (int i = 0; choices[i]; i++)
@@ -357,6 +365,7 @@ static bool apply_value(struct parser *p, enum option_id id, const char *value) 
 _Static_assert(OPTION_KV_LEN - OPTION_BATCH == SIZE_KV_LEN - SIZE_BATCH,
                "the size options stand in the order of enum size_name");
 
+/* One option with its value (NULL: none), whatever way it was written. */
 static bool apply(struct parser *p, enum option_id id, const char *value) {
     bool *flag = flag_of(p, id);
     if (flag) {
@@ -381,6 +390,7 @@ static bool takes_value(enum option_id id) {
     return table[id].argument && table[id].argument[0] != '[';
 }
 
+/* Suggestions come from the options of this command only. */
 static bool unknown_option(struct parser *p, const char *name) {
     const char *names[OPTION_COUNT];
     size_t count = 0;
@@ -394,6 +404,8 @@ static bool unknown_option(struct parser *p, const char *name) {
                  suggestion(p, "--", name, names, count));
 }
 
+/* --name, --name=value, --name value; *next is the next word and moves on when it is
+ * taken as the value. */
 static bool long_option(struct parser *p, const char *text, char *const **next) {
     size_t length = strcspn(text, "=");
     const char *name = arena_strndup(p->arena, text, length);
@@ -443,6 +455,7 @@ static bool short_option(struct parser *p, const char *text, char *const **next)
     return wrong(p, "unknown option '-%.80s'", text);
 }
 
+/* Options and files in any order; after "--" everything is a file. */
 static bool parse_words(struct parser *p, char *const *next) {
     bool only_files = false;
     while (*next) {
@@ -464,6 +477,7 @@ static bool parse_words(struct parser *p, char *const *next) {
 
 /* ---- Combinations ------------------------------------------------------- */
 
+/* compile: exactly one file, and something to do with it. */
 static bool check_compile(struct parser *p) {
     struct options *o = p->out;
     if (o->list_passes)
@@ -482,6 +496,7 @@ static bool check_compile(struct parser *p) {
     return true;
 }
 
+/* Standard output can hold one artefact. */
 static bool check_outputs(struct parser *p) {
     struct options *o = p->out;
     int to_stdout = o->json;
@@ -495,6 +510,7 @@ static bool check_outputs(struct parser *p) {
     return true;
 }
 
+/* Options that only one device understands are refused for the others. */
 static bool check_run(struct parser *p) {
     struct options *o = p->out;
     if (o->has_emulator_seed && o->device != DEVICE_CPU)
