@@ -31,10 +31,11 @@ static double largest(enum scalar_type dtype) {
     return dtype == SCALAR_F16 ? 65504.0 : 0x1.fep127;
 }
 
-/* True if the value is not finite where the reference is, or the reverse, or both
- * are not finite in different ways.  Next to the largest value of the type
+/* True if the value is not finite where the reference is, or the reverse, or
+ * both are not finite in different ways.  Next to the largest value of the type
  * rounding may go either way. */
-static bool pattern_differs(double value, double reference, enum scalar_type dtype) {
+static bool pattern_differs(double value, double reference,
+                            enum scalar_type dtype) {
     double rounded = round_to_scalar(reference, dtype);
     if (isfinite(value) && isfinite(rounded))
         return false;
@@ -52,8 +53,9 @@ static void mismatch(struct accuracy *out, struct accuracy_row row) {
 }
 
 /* Sums of one row; values that are not finite are compared by kind. */
-static struct row_sums compare_row(const double *reference, const float *o, int64_t dim,
-                                   enum scalar_type dtype, struct accuracy_row row,
+static struct row_sums compare_row(const double *reference, const float *o,
+                                   int64_t dim, enum scalar_type dtype,
+                                   struct accuracy_row row,
                                    struct accuracy *out) {
     struct row_sums sums = {0, 0};
     for (int64_t d = 0; d < dim; d++) {
@@ -78,7 +80,8 @@ static void compare_lse(double reference, double lse, struct accuracy_row row,
     if (!isfinite(lse) || !isfinite(reference))
         return;
     double error = fabs(lse - reference), bound = accuracy_lse_bound(reference);
-    if (out->worst_lse.b < 0 || error / bound > out->lse_error / out->lse_bound) {
+    if (out->worst_lse.b < 0 ||
+        error / bound > out->lse_error / out->lse_bound) {
         out->lse_error = error;
         out->lse_bound = bound;
         out->worst_lse = row;
@@ -86,8 +89,8 @@ static void compare_lse(double reference, double lse, struct accuracy_row row,
 }
 
 /* A row that attends to nothing: O = 0 and LSE = -inf, exactly. */
-static void check_empty(const float *o, const float *lse, int64_t dim, struct accuracy_row row,
-                        struct accuracy *out) {
+static void check_empty(const float *o, const float *lse, int64_t dim,
+                        struct accuracy_row row, struct accuracy *out) {
     bool exact = !lse || *lse == -INFINITY;
     for (int64_t d = 0; d < dim; d++)
         exact = exact && o[d] == 0;
@@ -96,8 +99,8 @@ static void check_empty(const float *o, const float *lse, int64_t dim, struct ac
 }
 
 /* A row beyond the range of the bounds: finite, nothing more. */
-static void check_finite(const float *o, const float *lse, int64_t dim, struct accuracy_row row,
-                         struct accuracy *out) {
+static void check_finite(const float *o, const float *lse, int64_t dim,
+                         struct accuracy_row row, struct accuracy *out) {
     for (int64_t d = 0; d < dim; d++)
         if (!isfinite(o[d]))
             mismatch(out, row);
@@ -105,9 +108,9 @@ static void check_finite(const float *o, const float *lse, int64_t dim, struct a
         mismatch(out, row);
 }
 
-void accuracy_check(const struct ref_result *reference, const float *o, const float *lse,
-                    const int64_t *sizes, int64_t dim_v, enum scalar_type dtype,
-                    struct accuracy *out) {
+void accuracy_check(const struct ref_result *reference, const float *o,
+                    const float *lse, const int64_t *sizes, int64_t dim_v,
+                    enum scalar_type dtype, struct accuracy *out) {
     const struct accuracy_row nowhere = {-1, -1, -1};
     *out = (struct accuracy){
         .o_bound = accuracy_o_bound(dtype),
@@ -138,8 +141,8 @@ void accuracy_check(const struct ref_result *reference, const float *o, const fl
             check_finite(row_o, row_lse, dim_v, row, out);
             continue;
         }
-        struct row_sums sums =
-            compare_row(reference->o + i * dim_v, row_o, dim_v, dtype, row, out);
+        struct row_sums sums = compare_row(reference->o + i * dim_v, row_o,
+                                           dim_v, dtype, row, out);
         total.error += sums.error;
         total.reference += sums.reference;
         if (out->worst_row.b < 0 || ratio(sums) > out->row_error) {
@@ -150,19 +153,22 @@ void accuracy_check(const struct ref_result *reference, const float *o, const fl
             compare_lse(reference->lse[i], (double)*row_lse, row, out);
     }
     out->o_error = ratio(total);
-    out->passed = out->o_error <= out->o_bound && out->row_error <= out->row_bound &&
-                  out->lse_error <= out->lse_bound && out->inexact_empty_rows == 0 &&
-                  out->pattern_mismatches == 0;
+    out->passed = out->o_error <= out->o_bound &&
+                  out->row_error <= out->row_bound &&
+                  out->lse_error <= out->lse_bound &&
+                  out->inexact_empty_rows == 0 && out->pattern_mismatches == 0;
 }
 
 static void print_row(struct strbuf *out, struct accuracy_row row) {
     if (row.b < 0)
         strbuf_append(out, "none");
     else
-        strbuf_printf(out, "b=%" PRId64 " h=%" PRId64 " q=%" PRId64, row.b, row.h, row.q);
+        strbuf_printf(out, "b=%" PRId64 " h=%" PRId64 " q=%" PRId64, row.b,
+                      row.h, row.q);
 }
 
-static void print_figure(struct strbuf *out, const char *name, double error, double bound) {
+static void print_figure(struct strbuf *out, const char *name, double error,
+                         double bound) {
     strbuf_printf(out, "  %-12s %.3e  (bound %.1e)%s", name, error, bound,
                   error <= bound ? "" : "  EXCEEDED");
 }
@@ -188,18 +194,24 @@ void accuracy_print(const struct accuracy *a, struct strbuf *out) {
     if (a->nan_rows)
         strbuf_printf(out, ", %" PRId64 " NaN", a->nan_rows);
     if (a->extreme_rows)
-        strbuf_printf(out, ", %" PRId64 " with scores beyond 4096 (finite only)",
+        strbuf_printf(out,
+                      ", %" PRId64 " with scores beyond 4096 (finite only)",
                       a->extreme_rows);
     strbuf_append_char(out, '\n');
     if (a->inexact_empty_rows) {
-        strbuf_printf(out, "  %" PRId64 " empty rows are not O = 0, LSE = -inf; the first at ",
+        strbuf_printf(out,
+                      "  %" PRId64
+                      " empty rows are not O = 0, LSE = -inf; the first at ",
                       a->inexact_empty_rows);
         print_row(out, a->first_inexact);
         strbuf_append_char(out, '\n');
     }
     if (a->pattern_mismatches) {
-        strbuf_printf(out, "  %" PRId64 " values are NaN or infinite on one side only; "
-                           "the first at ", a->pattern_mismatches);
+        strbuf_printf(out,
+                      "  %" PRId64
+                      " values are NaN or infinite on one side only; "
+                      "the first at ",
+                      a->pattern_mismatches);
         print_row(out, a->first_mismatch);
         strbuf_append_char(out, '\n');
     }
@@ -211,15 +223,18 @@ static void json_number(struct strbuf *out, const char *key, double value) {
     if (isfinite(value))
         strbuf_printf(out, "%.6g", value);
     else
-        strbuf_append(out, isnan(value) ? "null" : value > 0 ? "1e999" : "-1e999");
+        strbuf_append(out, isnan(value) ? "null"
+                           : value > 0  ? "1e999"
+                                        : "-1e999");
 }
 
-static void json_row(struct strbuf *out, const char *key, struct accuracy_row row) {
+static void json_row(struct strbuf *out, const char *key,
+                     struct accuracy_row row) {
     if (row.b < 0)
         strbuf_printf(out, ", \"%s\": null", key);
     else
-        strbuf_printf(out, ", \"%s\": [%" PRId64 ", %" PRId64 ", %" PRId64 "]", key, row.b,
-                      row.h, row.q);
+        strbuf_printf(out, ", \"%s\": [%" PRId64 ", %" PRId64 ", %" PRId64 "]",
+                      key, row.b, row.h, row.q);
 }
 
 void accuracy_print_json(const struct accuracy *a, struct strbuf *out) {
@@ -235,9 +250,10 @@ void accuracy_print_json(const struct accuracy *a, struct strbuf *out) {
         json_row(out, "worst_lse", a->worst_lse);
     }
     strbuf_printf(out,
-                  ", \"rows\": %" PRId64 ", \"empty_rows\": %" PRId64 ", \"nan_rows\": %" PRId64
-                  ", \"extreme_rows\": %" PRId64 ", \"inexact_empty_rows\": %" PRId64
+                  ", \"rows\": %" PRId64 ", \"empty_rows\": %" PRId64
+                  ", \"nan_rows\": %" PRId64 ", \"extreme_rows\": %" PRId64
+                  ", \"inexact_empty_rows\": %" PRId64
                   ", \"pattern_mismatches\": %" PRId64 "}",
-                  a->rows, a->empty_rows, a->nan_rows, a->extreme_rows, a->inexact_empty_rows,
-                  a->pattern_mismatches);
+                  a->rows, a->empty_rows, a->nan_rows, a->extreme_rows,
+                  a->inexact_empty_rows, a->pattern_mismatches);
 }

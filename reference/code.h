@@ -1,10 +1,10 @@
-/* The straight-line code behind the reference: spec lines compiled to steps over
- * REF_LANES neighbouring keys of one row.
+/* The straight-line code behind the reference: spec lines compiled to steps
+ * over REF_LANES neighbouring keys of one row.
  *
- * Three programs share one set of slots.  `row` runs once per query row and fills
- * what does not depend on the key; `mask` and `score` run once per block of keys,
- * mask first.  A slot holds one value per lane: bool (0 or 1) and i32 in .i, f32
- * in .f, and f32 values that depend on `s` in .d, as double.
+ * Three programs share one set of slots.  `row` runs once per query row and
+ * fills what does not depend on the key; `mask` and `score` run once per block
+ * of keys, mask first.  A slot holds one value per lane: bool (0 or 1) and i32
+ * in .i, f32 in .f, and f32 values that depend on `s` in .d, as double.
  */
 #ifndef ATTN_REFERENCE_CODE_H
 #define ATTN_REFERENCE_CODE_H
@@ -23,8 +23,9 @@ union ref_slot {
     double d[REF_LANES];
 };
 
-/* Operations: id, field of the operands, field of the result, value from x, y, z.
- * Families (ADD_I ADD_F ADD_D) stand in the order I, F, D. */
+/* Operations: id, field of the operands, field of the result, value from x, y,
+ * z. Families (ADD_I ADD_F ADD_D) stand in the order I, F, D. */
+/* clang-format off */
 #define REF_OPS(OP) \
     OP(ADD_I, i, i, wrap(u(x) + u(y)))           \
     OP(ADD_F, f, f, x + y)                       \
@@ -114,12 +115,13 @@ union ref_slot {
     OP(I_TO_B, i, i, x != 0)                     \
     OP(F_TO_B, f, i, x != 0)                     \
     OP(D_TO_B, d, i, x != 0)
+/* clang-format on */
 
 enum ref_op {
 #define OP(id, from, to, value) REF_##id,
     REF_OPS(OP)
 #undef OP
-    REF_SELECT_I, /* x (i32) ? y : z in one field */
+        REF_SELECT_I, /* x (i32) ? y : z in one field */
     REF_SELECT_F,
     REF_SELECT_D,
     REF_READ, /* tensor[slots of `indices`] */
@@ -162,20 +164,27 @@ struct ref_program {
     uint32_t scale_slot; /* .f, valid if has_scale */
 };
 
-/* The slots of one evaluator, presets, sizes and everything per call filled in. */
-union ref_slot *ref_slots_create(struct arena *arena, const struct ref_program *program,
+/* The slots of one evaluator, presets, sizes and everything per call filled in.
+ */
+union ref_slot *ref_slots_create(struct arena *arena,
+                                 const struct ref_program *program,
                                  const struct ref_call *call);
 
 /* Executes steps on all lanes. */
-void ref_execute(const ref_steps *steps, union ref_slot *slots, const struct ref_call *call);
+void ref_execute(const ref_steps *steps, union ref_slot *slots,
+                 const struct ref_call *call);
 
 /* Sets b, h, h_kv and q, and runs the row program. */
-void ref_begin_row(const struct ref_program *program, const struct ref_call *call,
-                   union ref_slot *slots, int64_t b, int64_t h, int64_t q);
+void ref_begin_row(const struct ref_program *program,
+                   const struct ref_call *call, union ref_slot *slots,
+                   int64_t b, int64_t h, int64_t q);
 
-/* Sets kv of lane i to first+i (clamped to the last key, so that lanes beyond it
- * stay harmless) and runs the mask program.  Lanes beyond `count` are masked. */
-const int32_t *ref_mask_block(const struct ref_program *program, const struct ref_call *call,
-                              union ref_slot *slots, int64_t first, int64_t count);
+/* Sets kv of lane i to first+i (clamped to the last key, so that lanes beyond
+ * it stay harmless) and runs the mask program.  Lanes beyond `count` are
+ * masked. */
+const int32_t *ref_mask_block(const struct ref_program *program,
+                              const struct ref_call *call,
+                              union ref_slot *slots, int64_t first,
+                              int64_t count);
 
 #endif

@@ -1,10 +1,10 @@
 /* Spec lines to reference code (reference/code.h).
  *
  * One pass over the AST.  Each value knows how often it changes (once a call,
- * once a row, with the key) and whether it depends on `s`; the first decides the
- * program that its step goes to, the second whether f32 is held as double.
- * Functions are expanded with their arguments evaluated once; a let is evaluated
- * once and kept.  Slots of temporaries are reused as on a stack.
+ * once a row, with the key) and whether it depends on `s`; the first decides
+ * the program that its step goes to, the second whether f32 is held as double.
+ * Functions are expanded with their arguments evaluated once; a let is
+ * evaluated once and kept.  Slots of temporaries are reused as on a stack.
  */
 #include <assert.h>
 
@@ -35,13 +35,14 @@ struct compiler {
     ref_steps *steady; /* takes steps that do not depend on the key */
     ref_steps *varying;
     VEC(uint32_t) free_steady, free_varying;
-    struct value score;  /* s as the score lines so far leave it */
-    struct value *lets;  /* by let.number */
+    struct value score; /* s as the score lines so far leave it */
+    struct value *lets; /* by let.number */
     bool *let_done;
     const char *missing_extern;
 };
 
-static struct value compile(struct compiler *c, const struct expr *expr, struct frame *frame);
+static struct value compile(struct compiler *c, const struct expr *expr,
+                            struct frame *frame);
 
 static uint32_t fresh_slot(struct compiler *c) {
     return c->program->slot_count++;
@@ -55,8 +56,9 @@ static uint32_t slot_for(struct compiler *c, enum rate rate) {
     return fresh_slot(c);
 }
 
-/* Gives a temporary's slot back after its use by a step of rate `user`.  A steady
- * slot that varying code reads stays taken: the row program runs first. */
+/* Gives a temporary's slot back after its use by a step of rate `user`.  A
+ * steady slot that varying code reads stays taken: the row program runs first.
+ */
 static void release(struct compiler *c, struct value value, enum rate user) {
     if (!value.owned)
         return;
@@ -86,13 +88,15 @@ static struct value emit(struct compiler *c, enum ref_op op, enum field field,
 }
 
 /* An operation on one value. */
-static struct value emit1(struct compiler *c, enum ref_op op, enum field field, struct value x) {
+static struct value emit1(struct compiler *c, enum ref_op op, enum field field,
+                          struct value x) {
     return emit(c, op, field, &x, 1);
 }
 
 /* An f32 value as double, which is exact; others as they are. */
 static struct value to_double(struct compiler *c, struct value value) {
-    return value.field == FIELD_F ? emit1(c, REF_F_TO_D, FIELD_D, value) : value;
+    return value.field == FIELD_F ? emit1(c, REF_F_TO_D, FIELD_D, value)
+                                  : value;
 }
 
 /* f32 that depends on s is held as double, wherever it came from. */
@@ -101,24 +105,28 @@ static struct value settle(struct compiler *c, struct value value) {
 }
 
 /* Brings values that an operation combines to one field, and returns it. */
-static enum field unify(struct compiler *c, struct value *in, int count, bool scored) {
+static enum field unify(struct compiler *c, struct value *in, int count,
+                        bool scored) {
     enum field field = in[0].field;
     for (int i = 0; i < count; i++)
-        if (in[i].field == FIELD_D || (in[i].field == FIELD_F && (scored || in[i].scored)))
+        if (in[i].field == FIELD_D ||
+            (in[i].field == FIELD_F && (scored || in[i].scored)))
             field = FIELD_D;
     for (int i = 0; i < count && field == FIELD_D; i++)
         in[i] = to_double(c, in[i]);
     return field;
 }
 
-/* A constant or a parameter: a slot that is filled once a call.  Looks back a little
- * for an equal one; a duplicate costs memory only. */
-static struct value preset(struct compiler *c, enum value_type type, const struct param *param,
-                           uint32_t bits) {
-    struct value value = {.field = type == TYPE_F32 ? FIELD_F : FIELD_I, .rate = RATE_CALL};
+/* A constant or a parameter: a slot that is filled once a call.  Looks back a
+ * little for an equal one; a duplicate costs memory only. */
+static struct value preset(struct compiler *c, enum value_type type,
+                           const struct param *param, uint32_t bits) {
+    struct value value = {.field = type == TYPE_F32 ? FIELD_F : FIELD_I,
+                          .rate = RATE_CALL};
     enum { LOOK_BACK = 64 };
     struct ref_program *program = c->program;
-    for (size_t i = program->presets.count; i-- && i + LOOK_BACK > program->presets.count;) {
+    for (size_t i = program->presets.count;
+         i-- && i + LOOK_BACK > program->presets.count;) {
         struct ref_preset *known = &program->presets.data[i];
         if (known->param == param && known->bits == bits) {
             value.slot = known->slot;
@@ -126,8 +134,9 @@ static struct value preset(struct compiler *c, enum value_type type, const struc
         }
     }
     value.slot = fresh_slot(c);
-    vec_push(c->arena, &program->presets,
-             (struct ref_preset){.slot = value.slot, .param = param, .bits = bits});
+    vec_push(
+        c->arena, &program->presets,
+        (struct ref_preset){.slot = value.slot, .param = param, .bits = bits});
     return value;
 }
 
@@ -148,6 +157,7 @@ static struct value compile_unary(struct compiler *c, const struct expr *expr,
 
 /* First member of an operator's family; the logical operators may evaluate both
  * sides, since reads cannot fail. */
+/* clang-format off */
 static const struct {
     enum ref_op first;
     bool compares;
@@ -162,6 +172,7 @@ static const struct {
     [BINARY_EQ] = {REF_EQ_I, true},        [BINARY_NE] = {REF_NE_I, true},
     [BINARY_AND_THEN] = {REF_AND_I, true}, [BINARY_OR_ELSE] = {REF_OR_I, true},
 };
+/* clang-format on */
 
 static struct value compile_binary(struct compiler *c, const struct expr *expr,
                                    struct frame *frame) {
@@ -170,7 +181,8 @@ static struct value compile_binary(struct compiler *c, const struct expr *expr,
     in[1] = compile(c, expr->args[1], frame);
     enum field field = unify(c, in, 2, false);
     enum ref_op op = binary_ops[expr->binary].first + field;
-    return emit(c, op, binary_ops[expr->binary].compares ? FIELD_I : field, in, 2);
+    return emit(c, op, binary_ops[expr->binary].compares ? FIELD_I : field, in,
+                2);
 }
 
 /* Both arms are evaluated: nothing in them can fail or be observed. */
@@ -183,7 +195,8 @@ static struct value compile_select(struct compiler *c, const struct expr *expr,
     return emit(c, REF_SELECT_I + field, field, in, 3);
 }
 
-/* Casts to i32 saturate; i32 to f32 rounds once, or is exact where s is in it. */
+/* Casts to i32 saturate; i32 to f32 rounds once, or is exact where s is in it.
+ */
 static struct value compile_cast(struct compiler *c, const struct expr *expr,
                                  struct frame *frame) {
     struct value x = compile(c, expr->args[0], frame);
@@ -193,17 +206,20 @@ static struct value compile_cast(struct compiler *c, const struct expr *expr,
     case TYPE_I32:
         if (x.field == FIELD_I)
             return x;
-        return emit1(c, x.field == FIELD_F ? REF_F_TO_I : REF_D_TO_I, FIELD_I, x);
+        return emit1(c, x.field == FIELD_F ? REF_F_TO_I : REF_D_TO_I, FIELD_I,
+                     x);
     case TYPE_F32:
         if (x.field != FIELD_I)
             return x;
-        return x.scored ? emit1(c, REF_I_TO_D, FIELD_D, x) : emit1(c, REF_I_TO_F, FIELD_F, x);
+        return x.scored ? emit1(c, REF_I_TO_D, FIELD_D, x)
+                        : emit1(c, REF_I_TO_F, FIELD_F, x);
     }
     assert(!"cast");
     return x;
 }
 
 /* First member of a built-in's family; those of `keep` have an i32 member. */
+/* clang-format off */
 static const struct {
     enum ref_op first;
     bool keep;
@@ -218,6 +234,7 @@ static const struct {
     [BUILTIN_FLOOR] = {REF_FLOOR_F, false}, [BUILTIN_CEIL] = {REF_CEIL_F, false},
     [BUILTIN_ROUND] = {REF_ROUND_F, false}, [BUILTIN_POW] = {REF_POW_F, false},
 };
+/* clang-format on */
 
 static struct value compile_builtin(struct compiler *c, const struct expr *expr,
                                     struct frame *frame) {
@@ -232,7 +249,8 @@ static struct value compile_builtin(struct compiler *c, const struct expr *expr,
     if (expr->builtin != BUILTIN_CLAMP)
         return emit(c, op, field, in, count);
     struct value raised = emit(c, op, field, in, 2);
-    return emit(c, REF_MIN_I + field, field, (struct value[]){raised, in[2]}, 2);
+    return emit(c, REF_MIN_I + field, field, (struct value[]){raised, in[2]},
+                2);
 }
 
 /* A read is a step of its own kind: it has up to eight operands. */
@@ -240,7 +258,8 @@ static struct value compile_read(struct compiler *c, const struct expr *expr,
                                  struct frame *frame) {
     struct ref_step step = {.op = REF_READ, .tensor = expr->tensor};
     struct value in[KERNEL_MAX_RANK];
-    struct value out = {.field = expr->type == TYPE_F32 ? FIELD_F : FIELD_I, .owned = true};
+    struct value out = {.field = expr->type == TYPE_F32 ? FIELD_F : FIELD_I,
+                        .owned = true};
     for (size_t i = 0; i < expr->arg_count; i++) {
         in[i] = compile(c, expr->args[i], frame);
         step.indices[i] = in[i].slot;
@@ -263,7 +282,8 @@ static struct value compile_call(struct compiler *c, const struct expr *expr,
         c->missing_extern = c->missing_extern ? c->missing_extern : fn->name;
         return preset(c, fn->type, NULL, 0);
     }
-    struct frame inner = {ARENA_NEW_ARRAY(c->arena, struct value, expr->arg_count)};
+    struct frame inner = {
+        ARENA_NEW_ARRAY(c->arena, struct value, expr->arg_count)};
     bool *owned = ARENA_NEW_ARRAY(c->arena, bool, expr->arg_count);
     for (size_t i = 0; i < expr->arg_count; i++) {
         inner.args[i] = compile(c, expr->args[i], frame);
@@ -281,8 +301,9 @@ static struct value compile_call(struct compiler *c, const struct expr *expr,
     return result;
 }
 
-/* The value of a let, evaluated at the first use and kept.  Lets that read s are
- * evaluated where they stand (compile_scores), so that the first use finds them. */
+/* The value of a let, evaluated at the first use and kept.  Lets that read s
+ * are evaluated where they stand (compile_scores), so that the first use finds
+ * them. */
 static struct value compile_let(struct compiler *c, const struct let *let) {
     if (!c->let_done[let->number]) {
         c->lets[let->number] = compile(c, let->value, NULL);
@@ -292,13 +313,15 @@ static struct value compile_let(struct compiler *c, const struct let *let) {
     return c->lets[let->number];
 }
 
-static struct value compile(struct compiler *c, const struct expr *expr, struct frame *frame) {
+static struct value compile(struct compiler *c, const struct expr *expr,
+                            struct frame *frame) {
     switch (expr->kind) {
     case EXPR_CONST:
         return preset(c, expr->type, NULL, expr->bits);
     case EXPR_INDEX:
         return (struct value){.slot = (uint32_t)expr->index,
-                              .rate = expr->index == INDEX_KV ? RATE_PAIR : RATE_ROW};
+                              .rate = expr->index == INDEX_KV ? RATE_PAIR
+                                                              : RATE_ROW};
     case EXPR_SIZE:
         return (struct value){.slot = REF_SLOT_SIZES + (uint32_t)expr->size};
     case EXPR_SCORE:
@@ -363,7 +386,8 @@ static void compile_scores(struct compiler *c) {
     program->score_slot = c->score.slot;
 }
 
-struct ref_program *ref_compile(struct arena *arena, const struct attention *attention,
+struct ref_program *ref_compile(struct arena *arena,
+                                const struct attention *attention,
                                 const char **out_extern) {
     struct ref_program *program = ARENA_NEW(arena, struct ref_program);
     program->attention = attention;
@@ -373,7 +397,10 @@ struct ref_program *ref_compile(struct arena *arena, const struct attention *att
         .program = program,
         .steady = &program->scale,
         .varying = &program->scale,
-        .score = {.slot = REF_SLOT_S, .field = FIELD_D, .rate = RATE_PAIR, .scored = true},
+        .score = {.slot = REF_SLOT_S,
+                  .field = FIELD_D,
+                  .rate = RATE_PAIR,
+                  .scored = true},
         .lets = ARENA_NEW_ARRAY(arena, struct value, attention->let_count),
         .let_done = ARENA_NEW_ARRAY(arena, bool, attention->let_count),
     };

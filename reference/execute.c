@@ -45,15 +45,17 @@ static inline int32_t saturate(double x) {
     return x >= 2147483647.0 ? INT32_MAX : (int32_t)x;
 }
 
-/* The elements at `offsets`, as the value type of the tensor; 0 for lanes outside. */
-static void load(union ref_slot *out, const struct tensor *tensor, const char *data,
-                 const int64_t *offsets, const bool *inside) {
+/* The elements at `offsets`, as the value type of the tensor; 0 for lanes
+ * outside. */
+static void load(union ref_slot *out, const struct tensor *tensor,
+                 const char *data, const int64_t *offsets, const bool *inside) {
     for (int l = 0; l < REF_LANES; l++) {
         if (!inside[l]) {
             out->i[l] = 0; /* the bits of 0.0f as well */
             continue;
         }
-        const char *element = data + offsets[l] * (int64_t)scalar_type_size(tensor->type);
+        const char *element =
+            data + offsets[l] * (int64_t)scalar_type_size(tensor->type);
         uint16_t half;
         switch (tensor->type) {
         case SCALAR_BOOL:
@@ -74,8 +76,8 @@ static void load(union ref_slot *out, const struct tensor *tensor, const char *d
     }
 }
 
-/* tensor[indices] in every lane.  Each axis is checked by itself: an index beyond its
- * extent is outside even where the address would not be. */
+/* tensor[indices] in every lane.  Each axis is checked by itself: an index
+ * beyond its extent is outside even where the address would not be. */
 static void read_tensor(const struct ref_step *step, union ref_slot *slots,
                         const struct ref_call *call) {
     const struct ref_tensor *tensor = &call->tensors[step->tensor->number];
@@ -93,19 +95,19 @@ static void read_tensor(const struct ref_step *step, union ref_slot *slots,
     load(&slots[step->out], step->tensor, tensor->data, offsets, inside);
 }
 
-#define SELECT_CASE(op, field)                                    \
-    case op:                                                      \
-        for (int l = 0; l < REF_LANES; l++)                       \
-            out->field[l] = a->i[l] ? b->field[l] : c->field[l];  \
+#define SELECT_CASE(op, field)                                   \
+    case op:                                                     \
+        for (int l = 0; l < REF_LANES; l++)                      \
+            out->field[l] = a->i[l] ? b->field[l] : c->field[l]; \
         break;
 
-#define OP(id, from, to, value)                  \
-    case REF_##id:                               \
-        for (int l = 0; l < REF_LANES; l++) {    \
+#define OP(id, from, to, value)                                    \
+    case REF_##id:                                                 \
+        for (int l = 0; l < REF_LANES; l++) {                      \
             __typeof__(a->from[0]) x = a->from[l], y = b->from[l]; \
-            (void)y;                             \
-            out->to[l] = (value);                \
-        }                                        \
+            (void)y;                                               \
+            out->to[l] = (value);                                  \
+        }                                                          \
         break;
 
 static void execute_step(const struct ref_step *step, union ref_slot *slots,
@@ -128,7 +130,8 @@ static void execute_step(const struct ref_step *step, union ref_slot *slots,
 #undef OP
 #undef SELECT_CASE
 
-void ref_execute(const ref_steps *steps, union ref_slot *slots, const struct ref_call *call) {
+void ref_execute(const ref_steps *steps, union ref_slot *slots,
+                 const struct ref_call *call) {
     for (size_t i = 0; i < steps->count; i++)
         execute_step(&steps->data[i], slots, call);
 }
@@ -139,21 +142,25 @@ static void fill(union ref_slot *slot, int32_t value) {
         slot->i[l] = value;
 }
 
-union ref_slot *ref_slots_create(struct arena *arena, const struct ref_program *program,
+union ref_slot *ref_slots_create(struct arena *arena,
+                                 const struct ref_program *program,
                                  const struct ref_call *call) {
-    union ref_slot *slots = ARENA_NEW_ARRAY(arena, union ref_slot, program->slot_count);
+    union ref_slot *slots =
+        ARENA_NEW_ARRAY(arena, union ref_slot, program->slot_count);
     for (int size = 0; size < SIZE_COUNT; size++)
         fill(&slots[REF_SLOT_SIZES + size], (int32_t)call->sizes[size]);
     for (size_t i = 0; i < program->presets.count; i++) {
         const struct ref_preset *preset = &program->presets.data[i];
-        uint32_t bits = preset->param ? call->params[preset->param->number] : preset->bits;
+        uint32_t bits =
+            preset->param ? call->params[preset->param->number] : preset->bits;
         fill(&slots[preset->slot], wrap(bits));
     }
     return slots;
 }
 
-void ref_begin_row(const struct ref_program *program, const struct ref_call *call,
-                   union ref_slot *slots, int64_t b, int64_t h, int64_t q) {
+void ref_begin_row(const struct ref_program *program,
+                   const struct ref_call *call, union ref_slot *slots,
+                   int64_t b, int64_t h, int64_t q) {
     int64_t group = call->sizes[SIZE_HEADS] / call->sizes[SIZE_KV_HEADS];
     fill(&slots[INDEX_B], (int32_t)b);
     fill(&slots[INDEX_H], (int32_t)h);
@@ -162,8 +169,10 @@ void ref_begin_row(const struct ref_program *program, const struct ref_call *cal
     ref_execute(&program->row, slots, call);
 }
 
-const int32_t *ref_mask_block(const struct ref_program *program, const struct ref_call *call,
-                              union ref_slot *slots, int64_t first, int64_t count) {
+const int32_t *ref_mask_block(const struct ref_program *program,
+                              const struct ref_call *call,
+                              union ref_slot *slots, int64_t first,
+                              int64_t count) {
     static const int32_t all[2 * REF_LANES] = {
 #define ROW8 1, 1, 1, 1, 1, 1, 1, 1
         ROW8, ROW8, ROW8, ROW8, ROW8, ROW8, ROW8, ROW8,
@@ -174,8 +183,8 @@ const int32_t *ref_mask_block(const struct ref_program *program, const struct re
     ref_execute(&program->mask, slots, call);
     if (!program->has_mask)
         return all + (REF_LANES - (count < REF_LANES ? count : REF_LANES));
-    /* The mask's slot may belong to the row program: mark the missing lanes in a
-     * copy that lives in the slot of s, which is not in use yet. */
+    /* The mask's slot may belong to the row program: mark the missing lanes in
+     * a copy that lives in the slot of s, which is not in use yet. */
     int32_t *kept = slots[REF_SLOT_S].i;
     for (int64_t l = 0; l < REF_LANES; l++)
         kept[l] = l < count && slots[program->mask_slot].i[l];

@@ -44,12 +44,14 @@ static inline float float_of_f16(uint16_t bits) {
 
 /* `x` rounded to a binary format of `digits` significant bits whose smallest
  * normal number is 2^min_exponent and whose largest finite one is `largest`. */
-static inline double round_to_format(double x, int digits, int min_exponent, double largest) {
+static inline double round_to_format(double x, int digits, int min_exponent,
+                                     double largest) {
     if (!isfinite(x) || x == 0)
         return x;
     int exponent;
     frexp(x, &exponent); /* |x| in [2^(exponent-1), 2^exponent) */
-    int lowest = (exponent - 1 < min_exponent ? min_exponent : exponent - 1) - (digits - 1);
+    int lowest = (exponent - 1 < min_exponent ? min_exponent : exponent - 1) -
+                 (digits - 1);
     double rounded = ldexp(rint(ldexp(x, -lowest)), lowest);
     return fabs(rounded) > largest ? copysign(INFINITY, x) : rounded;
 }
@@ -83,7 +85,8 @@ static inline uint16_t f16_of_float(float x) {
         return (uint16_t)(sign | (uint16_t)(magnitude * 0x1p24));
     int exponent;
     double fraction = frexp(magnitude, &exponent); /* in [1/2, 1) */
-    return (uint16_t)(sign | ((exponent + 14) << 10) | ((uint16_t)(fraction * 2048) & 0x3ff));
+    return (uint16_t)(sign | ((exponent + 14) << 10) |
+                      ((uint16_t)(fraction * 2048) & 0x3ff));
 }
 
 /* The pattern of a 16-bit type. */

@@ -18,11 +18,11 @@ enum { ROWS = 8, MAX_THREADS = 64 };
 /* One thread's memory. */
 struct scratch {
     union ref_slot *slots;
-    double *scores;  /* [ROWS][kv_len] */
-    uint8_t *kept;   /* [ROWS][kv_len] */
-    double *q;       /* [ROWS][head_dim_qk] */
-    double *block;   /* [REF_LANES][head_dim], K or V */
-    double *o;       /* [ROWS][head_dim_v] */
+    double *scores; /* [ROWS][kv_len] */
+    uint8_t *kept;  /* [ROWS][kv_len] */
+    double *q;      /* [ROWS][head_dim_qk] */
+    double *block;  /* [REF_LANES][head_dim], K or V */
+    double *o;      /* [ROWS][head_dim_v] */
     double weight_sum[ROWS], row_max[ROWS];
     enum ref_row kind[ROWS];
     int64_t kept_count;
@@ -61,13 +61,16 @@ static bool any_kept(const uint8_t *kept, int64_t count) {
 }
 
 /* Step 1: which pairs of the rows attend. */
-static void find_kept(const struct job *job, struct scratch *s, const struct task *task) {
+static void find_kept(const struct job *job, struct scratch *s,
+                      const struct task *task) {
     for (int r = 0; r < task->rows; r++) {
         uint8_t *kept = s->kept + r * job->kv_len;
-        ref_begin_row(job->program, job->call, s->slots, task->b, task->h, task->q + r);
+        ref_begin_row(job->program, job->call, s->slots, task->b, task->h,
+                      task->q + r);
         for (int64_t kv = 0; kv < job->kv_len; kv += REF_LANES) {
             int64_t count = at_most_block(job->kv_len - kv);
-            const int32_t *mask = ref_mask_block(job->program, job->call, s->slots, kv, count);
+            const int32_t *mask =
+                ref_mask_block(job->program, job->call, s->slots, kv, count);
             for (int64_t l = 0; l < count; l++) {
                 kept[kv + l] = mask[l] != 0;
                 s->kept_count += mask[l] != 0;
@@ -87,8 +90,10 @@ static double dot(const double *x, const double *y, int64_t count) {
 }
 
 /* Rows [kv, kv+count) of K or V that some row keeps, as double. */
-static bool fetch_block(const struct job *job, struct scratch *s, const struct task *task,
-                        const struct ref_matrix *matrix, int64_t dim, int64_t kv, int64_t count) {
+static bool fetch_block(const struct job *job, struct scratch *s,
+                        const struct task *task,
+                        const struct ref_matrix *matrix, int64_t dim,
+                        int64_t kv, int64_t count) {
     bool used = false;
     for (int r = 0; r < task->rows; r++)
         used = used || any_kept(s->kept + r * job->kv_len + kv, count);
@@ -103,10 +108,12 @@ static bool fetch_block(const struct job *job, struct scratch *s, const struct t
 }
 
 /* Step 2: scale * (q . k) for the kept pairs. */
-static void scaled_dots(const struct job *job, struct scratch *s, const struct task *task) {
+static void scaled_dots(const struct job *job, struct scratch *s,
+                        const struct task *task) {
     const struct ref_matrix *q = &job->call->q;
     for (int r = 0; r < task->rows; r++) {
-        const float *row = q->data + task->b * q->strides[0] + task->h * q->strides[1] +
+        const float *row = q->data + task->b * q->strides[0] +
+                           task->h * q->strides[1] +
                            (task->q + r) * q->strides[2];
         for (int64_t d = 0; d < job->dim_qk; d++)
             s->q[r * job->dim_qk + d] = row[d];
@@ -119,23 +126,29 @@ static void scaled_dots(const struct job *job, struct scratch *s, const struct t
             int64_t at = r * job->kv_len + kv;
             for (int64_t l = 0; l < count; l++)
                 if (s->kept[at + l])
-                    s->scores[at + l] = job->scale * dot(s->q + r * job->dim_qk,
-                                                         s->block + l * job->dim_qk, job->dim_qk);
+                    s->scores[at + l] =
+                        job->scale * dot(s->q + r * job->dim_qk,
+                                         s->block + l * job->dim_qk,
+                                         job->dim_qk);
         }
     }
 }
 
-/* Step 3: applies the score lines to the kept pairs of one row.  The mask program runs
- * again: the score lines may use its lets. */
-static void apply_score(const struct job *job, struct scratch *s, const struct task *task, int r) {
-    ref_begin_row(job->program, job->call, s->slots, task->b, task->h, task->q + r);
+/* Step 3: applies the score lines to the kept pairs of one row.  The mask
+ * program runs again: the score lines may use its lets. */
+static void apply_score(const struct job *job, struct scratch *s,
+                        const struct task *task, int r) {
+    ref_begin_row(job->program, job->call, s->slots, task->b, task->h,
+                  task->q + r);
     for (int64_t kv = 0; kv < job->kv_len; kv += REF_LANES) {
-        int64_t count = at_most_block(job->kv_len - kv), at = r * job->kv_len + kv;
+        int64_t count = at_most_block(job->kv_len - kv),
+                at = r * job->kv_len + kv;
         if (!any_kept(s->kept + at, count))
             continue;
         ref_mask_block(job->program, job->call, s->slots, kv, count);
         for (int64_t l = 0; l < REF_LANES; l++)
-            s->slots[REF_SLOT_S].d[l] = l < count && s->kept[at + l] ? s->scores[at + l] : 0;
+            s->slots[REF_SLOT_S].d[l] =
+                l < count && s->kept[at + l] ? s->scores[at + l] : 0;
         ref_execute(&job->program->score, s->slots, job->call);
         const double *final = s->slots[job->program->score_slot].d;
         for (int64_t l = 0; l < count; l++)
@@ -144,7 +157,8 @@ static void apply_score(const struct job *job, struct scratch *s, const struct t
     }
 }
 
-/* Step 4: turns the scores of a row into weights exp(score - max) and classifies it. */
+/* Step 4: turns the scores of a row into weights exp(score - max) and
+ * classifies it. */
 static void weigh_row(const struct job *job, struct scratch *s, int r) {
     const uint8_t *kept = s->kept + r * job->kv_len;
     double *scores = s->scores + r * job->kv_len;
@@ -158,7 +172,9 @@ static void weigh_row(const struct job *job, struct scratch *s, int r) {
     }
     s->row_max[r] = row_max;
     s->weight_sum[r] = 0;
-    s->kind[r] = poisoned ? REF_ROW_NAN : row_max == -INFINITY ? REF_ROW_EMPTY : REF_ROW_PLAIN;
+    s->kind[r] = poisoned               ? REF_ROW_NAN
+                 : row_max == -INFINITY ? REF_ROW_EMPTY
+                                        : REF_ROW_PLAIN;
     if (s->kind[r] != REF_ROW_PLAIN)
         return;
     for (int64_t kv = 0; kv < job->kv_len; kv++) {
@@ -177,9 +193,10 @@ static bool row_has_weights(enum ref_row kind) {
     return kind == REF_ROW_PLAIN || kind == REF_ROW_EXTREME;
 }
 
-/* Step 5: the weighted sums of V.  A weight of 0 is multiplied like any other: NaN in
- * V of a kept pair reaches O. */
-static void weighted_values(const struct job *job, struct scratch *s, const struct task *task) {
+/* Step 5: the weighted sums of V.  A weight of 0 is multiplied like any other:
+ * NaN in V of a kept pair reaches O. */
+static void weighted_values(const struct job *job, struct scratch *s,
+                            const struct task *task) {
     int64_t dim = job->dim_v;
     memset(s->o, 0, (size_t)(ROWS * dim) * sizeof *s->o);
     for (int64_t kv = 0; kv < job->kv_len; kv += REF_LANES) {
@@ -202,16 +219,19 @@ static void weighted_values(const struct job *job, struct scratch *s, const stru
 }
 
 /* Step 6: the division, and the values of rows that have no weights. */
-static void store_row(const struct job *job, struct scratch *s, const struct task *task, int r) {
+static void store_row(const struct job *job, struct scratch *s,
+                      const struct task *task, int r) {
     int64_t heads = job->call->sizes[SIZE_HEADS];
     int64_t row = (task->b * heads + task->h) * job->q_len + task->q + r;
     double *o = job->result->o + row * job->dim_v;
     double fixed = s->kind[r] == REF_ROW_NAN ? NAN : 0;
     double sum = s->weight_sum[r];
     for (int64_t d = 0; d < job->dim_v; d++)
-        o[d] = row_has_weights(s->kind[r]) ? s->o[r * job->dim_v + d] / sum : fixed;
+        o[d] = row_has_weights(s->kind[r]) ? s->o[r * job->dim_v + d] / sum
+                                           : fixed;
     double lse = s->kind[r] == REF_ROW_NAN ? NAN : -INFINITY;
-    job->result->lse[row] = row_has_weights(s->kind[r]) ? s->row_max[r] + log(sum) : lse;
+    job->result->lse[row] =
+        row_has_weights(s->kind[r]) ? s->row_max[r] + log(sum) : lse;
     if (job->result->row)
         job->result->row[row] = (uint8_t)s->kind[r];
 }
@@ -249,14 +269,15 @@ static void *work(void *argument) {
     }
 }
 
-static void scratch_init(struct arena *arena, struct scratch *s, const struct job *job) {
+static void scratch_init(struct arena *arena, struct scratch *s,
+                         const struct job *job) {
     size_t keys = (size_t)job->kv_len;
     int64_t dim = job->dim_qk > job->dim_v ? job->dim_qk : job->dim_v;
     s->slots = ref_slots_create(arena, job->program, job->call);
     s->kept = ARENA_NEW_ARRAY(arena, uint8_t, ROWS * keys);
     if (!job->result)
         return;
-    s->scores = ARENA_NEW_ARRAY(arena, double, ROWS * keys);
+    s->scores = ARENA_NEW_ARRAY(arena, double, ROWS *keys);
     s->q = ARENA_NEW_ARRAY(arena, double, (size_t)(ROWS * job->dim_qk));
     s->o = ARENA_NEW_ARRAY(arena, double, (size_t)(ROWS * job->dim_v));
     s->block = ARENA_NEW_ARRAY(arena, double, (size_t)(REF_LANES * dim));
@@ -269,13 +290,14 @@ static int thread_count(int wanted, int64_t tasks) {
     return (int)(tasks < cores ? tasks : cores);
 }
 
-/* Runs a job on threads; returns the kept pairs that they counted.  Threads that
- * cannot be started leave their share to the others. */
+/* Runs a job on threads; returns the kept pairs that they counted.  Threads
+ * that cannot be started leave their share to the others. */
 static int64_t run_job(struct arena *arena, struct job *job, int threads) {
     int count = thread_count(threads, job->tasks);
     if (count == 0)
         return 0;
-    struct worker *workers = ARENA_NEW_ARRAY(arena, struct worker, (size_t)count);
+    struct worker *workers =
+        ARENA_NEW_ARRAY(arena, struct worker, (size_t)count);
     pthread_t handles[MAX_THREADS];
     bool started[MAX_THREADS] = {false};
     for (int i = 0; i < count; i++) {
@@ -297,7 +319,8 @@ static int64_t run_job(struct arena *arena, struct job *job, int threads) {
 static void job_init(struct job *job, const struct ref_program *program,
                      const struct ref_call *call, struct ref_result *result) {
     const int64_t *sizes = call->sizes;
-    assert(sizes[SIZE_KV_HEADS] > 0 && sizes[SIZE_HEADS] % sizes[SIZE_KV_HEADS] == 0);
+    assert(sizes[SIZE_KV_HEADS] > 0 &&
+           sizes[SIZE_HEADS] % sizes[SIZE_KV_HEADS] == 0);
     job->program = program;
     job->call = call;
     job->result = result;
@@ -311,7 +334,8 @@ static void job_init(struct job *job, const struct ref_program *program,
     atomic_init(&job->next, 0);
 }
 
-float ref_scale(const struct ref_program *program, const struct ref_call *call) {
+float ref_scale(const struct ref_program *program,
+                const struct ref_call *call) {
     if (!program->has_scale)
         return (float)(1.0 / sqrt((double)program->attention->head_dim_qk));
     struct arena *arena = arena_create();
@@ -322,8 +346,9 @@ float ref_scale(const struct ref_program *program, const struct ref_call *call) 
     return scale;
 }
 
-void ref_run(struct arena *arena, const struct ref_program *program, const struct ref_call *call,
-             int threads, struct ref_result *result) {
+void ref_run(struct arena *arena, const struct ref_program *program,
+             const struct ref_call *call, int threads,
+             struct ref_result *result) {
     struct job job;
     job_init(&job, program, call, result);
     run_job(arena, &job, threads);
@@ -333,7 +358,8 @@ int64_t ref_count_kept(struct arena *arena, const struct ref_program *program,
                        const struct ref_call *call, int threads) {
     const int64_t *sizes = call->sizes;
     if (!program->has_mask)
-        return sizes[SIZE_BATCH] * sizes[SIZE_HEADS] * sizes[SIZE_Q_LEN] * sizes[SIZE_KV_LEN];
+        return sizes[SIZE_BATCH] * sizes[SIZE_HEADS] * sizes[SIZE_Q_LEN] *
+               sizes[SIZE_KV_LEN];
     struct job job;
     job_init(&job, program, call, NULL);
     return run_job(arena, &job, threads);
@@ -348,10 +374,12 @@ struct ref_eval {
     int64_t b, h, q; /* the row that the slots are set up for; b -1: none */
 };
 
-struct ref_eval *ref_eval_create(struct arena *arena, const struct ref_program *program,
+struct ref_eval *ref_eval_create(struct arena *arena,
+                                 const struct ref_program *program,
                                  const struct ref_call *call) {
     struct ref_eval *eval = ARENA_NEW(arena, struct ref_eval);
-    *eval = (struct ref_eval){program, call, ref_slots_create(arena, program, call), -1, 0, 0};
+    *eval = (struct ref_eval){
+        program, call, ref_slots_create(arena, program, call), -1, 0, 0};
     return eval;
 }
 
@@ -365,26 +393,27 @@ static void eval_row(struct ref_eval *eval, int64_t b, int64_t h, int64_t q) {
     eval->q = q;
 }
 
-void ref_eval_mask_row(struct ref_eval *eval, int64_t b, int64_t h, int64_t q, int64_t kv,
-                       int64_t count, uint8_t *out) {
+void ref_eval_mask_row(struct ref_eval *eval, int64_t b, int64_t h, int64_t q,
+                       int64_t kv, int64_t count, uint8_t *out) {
     eval_row(eval, b, h, q);
     for (int64_t i = 0; i < count; i += REF_LANES) {
         int64_t lanes = at_most_block(count - i);
-        const int32_t *mask =
-            ref_mask_block(eval->program, eval->call, eval->slots, kv + i, lanes);
+        const int32_t *mask = ref_mask_block(eval->program, eval->call,
+                                             eval->slots, kv + i, lanes);
         for (int64_t l = 0; l < lanes; l++)
             out[i + l] = mask[l] != 0;
     }
 }
 
-bool ref_eval_mask(struct ref_eval *eval, int64_t b, int64_t h, int64_t q, int64_t kv) {
+bool ref_eval_mask(struct ref_eval *eval, int64_t b, int64_t h, int64_t q,
+                   int64_t kv) {
     uint8_t kept;
     ref_eval_mask_row(eval, b, h, q, kv, 1, &kept);
     return kept;
 }
 
-double ref_eval_score(struct ref_eval *eval, int64_t b, int64_t h, int64_t q, int64_t kv,
-                      double s) {
+double ref_eval_score(struct ref_eval *eval, int64_t b, int64_t h, int64_t q,
+                      int64_t kv, double s) {
     eval_row(eval, b, h, q);
     ref_mask_block(eval->program, eval->call, eval->slots, kv, 1);
     for (int l = 0; l < REF_LANES; l++)

@@ -1,9 +1,9 @@
-/* The cycle and byte account of explain: what one key block costs one CTA on each
- * unit of a multiprocessor, by the unit rates of the target.
+/* The cycle and byte account of explain: what one key block costs one CTA on
+ * each unit of a multiprocessor, by the unit rates of the target.
  *
- * A model, not a measurement: it counts the work that any schedule with this tile
- * must do and divides by the rate of each unit.  The unit that needs most cycles
- * bounds the kernel from below; latencies and issue slots are not in it.
+ * A model, not a measurement: it counts the work that any schedule with this
+ * tile must do and divides by the rate of each unit.  The unit that needs most
+ * cycles bounds the kernel from below; latencies and issue slots are not in it.
  */
 #ifndef ATTN_TOOLS_ACCOUNT_H
 #define ATTN_TOOLS_ACCOUNT_H
@@ -30,7 +30,8 @@ struct account {
 };
 
 /* Account of one key block for a plan. */
-struct account account_of(struct arena *arena, const struct attention *attention,
+struct account account_of(struct arena *arena,
+                          const struct attention *attention,
                           const struct schedule_plan *plan);
 
 /* "MMA", "MUFU", "FP32", "shared". */

@@ -6,13 +6,14 @@
 enum { MAX_LINES = 64, MAX_COLUMNS = 96 };
 
 /* Adds the kept pairs of one query row to the counts of its tiles. */
-static void count_row(const uint8_t *mask, int64_t kv_len, int tile_n, int64_t *counts) {
+static void count_row(const uint8_t *mask, int64_t kv_len, int tile_n,
+                      int64_t *counts) {
     for (int64_t kv = 0; kv < kv_len; kv++)
         counts[kv / tile_n] += mask[kv];
 }
 
-static enum block_class classify(int64_t kept, int64_t rows, int64_t column, int64_t kv_len,
-                                 int tile_n) {
+static enum block_class classify(int64_t kept, int64_t rows, int64_t column,
+                                 int64_t kv_len, int tile_n) {
     if (kept == 0)
         return BLOCK_SKIP;
     bool crosses = (column + 1) * tile_n > kv_len;
@@ -20,10 +21,12 @@ static enum block_class classify(int64_t kept, int64_t rows, int64_t column, int
 }
 
 /* Classes of one row of tiles, queries [q, q+rows). */
-static void map_row(struct block_map *map, struct ref_eval *eval, const int64_t *sizes,
-                    int64_t b, int64_t h, int64_t row, uint8_t *mask, int64_t *counts) {
+static void map_row(struct block_map *map, struct ref_eval *eval,
+                    const int64_t *sizes, int64_t b, int64_t h, int64_t row,
+                    uint8_t *mask, int64_t *counts) {
     int64_t q = row * map->tile_m, kv_len = sizes[SIZE_KV_LEN];
-    int64_t rest = sizes[SIZE_Q_LEN] - q, rows = rest < map->tile_m ? rest : map->tile_m;
+    int64_t rest = sizes[SIZE_Q_LEN] - q,
+            rows = rest < map->tile_m ? rest : map->tile_m;
     for (int64_t column = 0; column < map->columns; column++)
         counts[column] = 0;
     for (int64_t r = 0; r < rows; r++) {
@@ -31,8 +34,9 @@ static void map_row(struct block_map *map, struct ref_eval *eval, const int64_t 
         count_row(mask, kv_len, map->tile_n, counts);
     }
     for (int64_t column = 0; column < map->columns; column++) {
-        enum block_class class = classify(counts[column], rows, column, kv_len, map->tile_n);
-        map->classes[row * map->columns + column] = (uint8_t)class;
+        enum block_class class =
+            classify(counts[column], rows, column, kv_len, map->tile_n);
+        map->classes[row * map->columns + column] = (uint8_t) class;
         map->skip += class == BLOCK_SKIP;
         map->partial += class == BLOCK_PARTIAL;
         map->whole += class == BLOCK_WHOLE;
@@ -40,9 +44,10 @@ static void map_row(struct block_map *map, struct ref_eval *eval, const int64_t 
     }
 }
 
-struct block_map block_map_create(struct arena *arena, const struct ref_program *program,
-                                  const struct ref_call *call, int64_t b, int64_t h, int tile_m,
-                                  int tile_n) {
+struct block_map block_map_create(struct arena *arena,
+                                  const struct ref_program *program,
+                                  const struct ref_call *call, int64_t b,
+                                  int64_t h, int tile_m, int tile_n) {
     const int64_t *sizes = call->sizes;
     struct block_map map = {
         .tile_m = tile_m,
@@ -51,7 +56,8 @@ struct block_map block_map_create(struct arena *arena, const struct ref_program 
         .columns = (sizes[SIZE_KV_LEN] + tile_n - 1) / tile_n,
         .pairs = sizes[SIZE_Q_LEN] * sizes[SIZE_KV_LEN],
     };
-    map.classes = ARENA_NEW_ARRAY(arena, uint8_t, (size_t)(map.rows * map.columns));
+    map.classes =
+        ARENA_NEW_ARRAY(arena, uint8_t, (size_t)(map.rows * map.columns));
     uint8_t *mask = ARENA_NEW_ARRAY(arena, uint8_t, (size_t)sizes[SIZE_KV_LEN]);
     int64_t *counts = ARENA_NEW_ARRAY(arena, int64_t, (size_t)map.columns);
     struct ref_eval *eval = ref_eval_create(arena, program, call);
@@ -61,8 +67,8 @@ struct block_map block_map_create(struct arena *arena, const struct ref_program 
 }
 
 /* Character for the tiles [row, row+height) x [column, column+width). */
-static char symbol(const struct block_map *map, int64_t row, int64_t height, int64_t column,
-                   int64_t width) {
+static char symbol(const struct block_map *map, int64_t row, int64_t height,
+                   int64_t column, int64_t width) {
     bool seen[3] = {false};
     for (int64_t r = row; r < row + height && r < map->rows; r++)
         for (int64_t c = column; c < column + width && c < map->columns; c++)

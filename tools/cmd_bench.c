@@ -1,5 +1,6 @@
 /* attnc bench: median time of a launch on the GPU by CUDA events, the rate over
- * the pairs that the mask keeps, and what share of each unit's limit that is. */
+ * the pairs that the mask keeps, and what share of each unit's limit that is.
+ */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -9,8 +10,9 @@
 #include "tools/device.h"
 #include "tools/gpu.h"
 
-/* Dense bf16 MMA FLOP per multiprocessor and cycle, by compute capability; exp2 is
- * 16 on all of them (CUDA programming guide, throughput of arithmetic instructions). */
+/* Dense bf16 MMA FLOP per multiprocessor and cycle, by compute capability; exp2
+ * is 16 on all of them (CUDA programming guide, throughput of arithmetic
+ * instructions). */
 static const struct {
     int major, minor;
     double mma_flop;
@@ -29,7 +31,7 @@ enum {
 struct measurement {
     float *milliseconds; /* per launch, sorted */
     int samples;
-    int launches;        /* timed in one sample */
+    int launches; /* timed in one sample */
 };
 
 /* What the launch took, as shares of what the units can do in its time. */
@@ -57,7 +59,8 @@ struct timer {
 };
 
 /* Milliseconds for `launches` launches in a row. */
-static struct attn_status *time_launches(struct timer *t, int launches, float *out_ms) {
+static struct attn_status *time_launches(struct timer *t, int launches,
+                                         float *out_ms) {
     RT_TRY(RT_CUDA(t->driver, cuEventRecord, (t->start, t->stream)));
     for (int i = 0; i < launches; i++)
         RT_TRY(attn_plan_launch(t->plan, t->stream));
@@ -71,17 +74,20 @@ static int compare_floats(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* Samples of at least a millisecond, so that the cost of events does not show, for
- * as long as --seconds says. */
+/* Samples of at least a millisecond, so that the cost of events does not show,
+ * for as long as --seconds says. */
 static struct attn_status *sample(struct bench *bench, struct timer *t) {
     struct measurement *m = &bench->times;
     float ms = 0;
-    RT_TRY(time_launches(t, 3, &ms)); /* warm up: clocks, caches, lazy loading */
+    RT_TRY(
+        time_launches(t, 3, &ms)); /* warm up: clocks, caches, lazy loading */
     RT_TRY(time_launches(t, 1, &ms));
     m->launches = ms >= 1 ? 1 : (int)ceil(1 / fmax((double)ms, 1e-3));
-    m->milliseconds = ARENA_NEW_ARRAY(bench->session->arena, float, MAX_SAMPLES);
+    m->milliseconds =
+        ARENA_NEW_ARRAY(bench->session->arena, float, MAX_SAMPLES);
     double end = session_clock() + bench->session->options->seconds;
-    while (m->samples < MAX_SAMPLES && (m->samples < MIN_SAMPLES || session_clock() < end)) {
+    while (m->samples < MAX_SAMPLES &&
+           (m->samples < MIN_SAMPLES || session_clock() < end)) {
         RT_TRY(time_launches(t, m->launches, &ms));
         m->milliseconds[m->samples++] = ms / (float)m->launches;
     }
@@ -117,7 +123,9 @@ static double median_seconds(const struct measurement *m) {
 /* FLOP of the two products on the pairs that attend. */
 static double flop(const struct bench *bench) {
     const struct attention *a = bench->inputs->attention;
-    return bench->kept < 0 ? NAN : 2.0 * (double)bench->kept * (a->head_dim_qk + a->head_dim_v);
+    return bench->kept < 0
+               ? NAN
+               : 2.0 * (double)bench->kept * (a->head_dim_qk + a->head_dim_v);
 }
 
 /* Bytes that must move at least: Q, K, V in, O and LSE out, each once. */
@@ -132,12 +140,14 @@ static double least_bytes(const struct bench *bench) {
 /* A device attribute, NAN where the driver has none. */
 static double attribute(const struct bench *bench, int number) {
     int value = 0;
-    if (bench->gpu->driver->cuDeviceGetAttribute(&value, number, bench->gpu->device.ordinal) != 0)
+    if (bench->gpu->driver->cuDeviceGetAttribute(
+            &value, number, bench->gpu->device.ordinal) != 0)
         return NAN;
     return value > 0 ? value : NAN;
 }
 
-/* Cycles are those of the boost clock: a card that throttles shows lower shares. */
+/* Cycles are those of the boost clock: a card that throttles shows lower
+ * shares. */
 static struct limits shares(const struct bench *bench) {
     double seconds = median_seconds(&bench->times);
     double cycles = seconds * 1e3 * attribute(bench, DEVICE_CLOCK_KHZ) *
@@ -150,14 +160,16 @@ static struct limits shares(const struct bench *bench) {
             unit_rates[i].minor == bench->gpu->device.minor)
             mma_flop = unit_rates[i].mma_flop;
     double kept = bench->kept < 0 ? NAN : (double)bench->kept;
-    return (struct limits){flop(bench) / (cycles * mma_flop), kept / (cycles * EXP2_PER_CYCLE),
+    return (struct limits){flop(bench) / (cycles * mma_flop),
+                           kept / (cycles * EXP2_PER_CYCLE),
                            least_bytes(bench) / (seconds * bandwidth)};
 }
 
 static void count_kept(struct bench *bench) {
     const char *missing;
     struct arena *scratch = arena_create();
-    struct ref_program *program = ref_compile(scratch, bench->inputs->attention, &missing);
+    struct ref_program *program =
+        ref_compile(scratch, bench->inputs->attention, &missing);
     struct ref_call call = inputs_reference_call(scratch, bench->inputs);
     bench->kept = program ? ref_count_kept(scratch, program, &call, 0) : -1;
     arena_destroy(scratch);
@@ -165,7 +177,8 @@ static void count_kept(struct bench *bench) {
 
 /* ---- Reports ------------------------------------------------------------ */
 
-static void print_json(const struct bench *bench, const char *file, struct json *json) {
+static void print_json(const struct bench *bench, const char *file,
+                       struct json *json) {
     const struct attention *a = bench->inputs->attention;
     const struct measurement *m = &bench->times;
     struct limits share = shares(bench);
@@ -180,7 +193,8 @@ static void print_json(const struct bench *bench, const char *file, struct json 
     json_pair_string(json, "target", attn_program_target(bench->gpu->program));
     json_pair_string(json, "schedule", bench->session->options->schedule);
     json_pair_string(json, "layout",
-                     bench->session->options->layout == LAYOUT_BSHD ? "bshd" : "bhsd");
+                     bench->session->options->layout == LAYOUT_BSHD ? "bshd"
+                                                                    : "bhsd");
     json_pair_string(json, "dtype", ast_scalar_name(a->dtype));
     json_pair_integer(json, "head_dim_qk", a->head_dim_qk);
     json_pair_integer(json, "head_dim_v", a->head_dim_v);
@@ -193,7 +207,8 @@ static void print_json(const struct bench *bench, const char *file, struct json 
         json_string(json, NULL);
     json_pair_real(json, "median_seconds", seconds);
     json_pair_real(json, "fastest_seconds", 1e-3 * (double)m->milliseconds[0]);
-    json_pair_real(json, "slowest_seconds", 1e-3 * (double)m->milliseconds[m->samples - 1]);
+    json_pair_real(json, "slowest_seconds",
+                   1e-3 * (double)m->milliseconds[m->samples - 1]);
     json_pair_integer(json, "samples", m->samples);
     json_pair_integer(json, "launches_per_sample", m->launches);
     json_pair_real(json, "tflops", 1e-12 * flop(bench) / seconds);
@@ -204,9 +219,11 @@ static void print_json(const struct bench *bench, const char *file, struct json 
     json_pair_real(json, "memory", share.memory);
     json_close(json, '}');
     json_pair_real(json, "compile_seconds", bench->gpu->compile_seconds);
-    json_pair_bool(json, "from_cache", attn_program_from_cache(bench->gpu->program));
+    json_pair_bool(json, "from_cache",
+                   attn_program_from_cache(bench->gpu->program));
     json_pair_real(json, "load_seconds", bench->gpu->load_seconds);
-    json_pair_integer(json, "workspace_bytes", (int64_t)bench->call->workspace_bytes);
+    json_pair_integer(json, "workspace_bytes",
+                      (int64_t)bench->call->workspace_bytes);
     json_close(json, '}');
 }
 
@@ -219,9 +236,11 @@ static void print_text(const struct bench *bench) {
     const struct measurement *m = &bench->times;
     struct limits share = shares(bench);
     double seconds = median_seconds(m);
-    printf("%-24s %s %s  %9.1f us (%.1f to %.1f)", bench->inputs->attention->name,
-           bench->gpu->name, attn_program_target(bench->gpu->program), 1e6 * seconds,
-           1e3 * (double)m->milliseconds[0], 1e3 * (double)m->milliseconds[m->samples - 1]);
+    printf("%-24s %s %s  %9.1f us (%.1f to %.1f)",
+           bench->inputs->attention->name, bench->gpu->name,
+           attn_program_target(bench->gpu->program), 1e6 * seconds,
+           1e3 * (double)m->milliseconds[0],
+           1e3 * (double)m->milliseconds[m->samples - 1]);
     if (bench->kept >= 0)
         printf("  %.1f TFLOP/s", 1e-12 * flop(bench) / seconds);
     print_share("of the limit: MMA", share.mma);
@@ -232,10 +251,12 @@ static void print_text(const struct bench *bench) {
 
 /* ---- One file ----------------------------------------------------------- */
 
-static int bench_inputs(struct session *session, struct gpu *gpu, const struct inputs *inputs,
-                        struct json *json, const char *file) {
+static int bench_inputs(struct session *session, struct gpu *gpu,
+                        const struct inputs *inputs, struct json *json,
+                        const char *file) {
     struct gpu_call call;
-    struct bench bench = {.session = session, .gpu = gpu, .call = &call, .inputs = inputs};
+    struct bench bench = {
+        .session = session, .gpu = gpu, .call = &call, .inputs = inputs};
     int status = gpu_call_create(session, gpu, inputs, &call);
     if (status == STATUS_OK)
         status = measure(&bench);
@@ -251,7 +272,8 @@ static int bench_inputs(struct session *session, struct gpu *gpu, const struct i
 }
 
 /* Compiles first: a spec with errors does not wait for its inputs. */
-static int bench_file(struct session *session, const char *file, struct json *json) {
+static int bench_file(struct session *session, const char *file,
+                      struct json *json) {
     const struct spec *spec;
     const struct attention *attention;
     struct inputs inputs;

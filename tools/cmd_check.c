@@ -6,13 +6,16 @@
 #include "tools/commands.h"
 #include "tools/facts.h"
 
-/* Front end and planner for one file; messages stay in the sink.  STATUS_USAGE when
+/* Front end and planner for one file; messages stay in the sink.  STATUS_USAGE
+ * when
  * --schedule is malformed. */
-static int check_file(struct session *session, const char *path, const struct spec **out_spec) {
+static int check_file(struct session *session, const char *path,
+                      const struct spec **out_spec) {
     const struct options *o = session->options;
     *out_spec = NULL;
-    const struct spec *spec = frontend_check_file(session->arena, session->sources, path,
-                                                  &session->frontend, session->diags);
+    const struct spec *spec =
+        frontend_check_file(session->arena, session->sources, path,
+                            &session->frontend, session->diags);
     if (!spec)
         return STATUS_FAILED;
     if (session_check_schedule(session, spec) != STATUS_OK)
@@ -21,15 +24,16 @@ static int check_file(struct session *session, const char *path, const struct sp
     bool ok = true;
     for (size_t i = 0; i < count; i++) {
         const char *target = o->targets.count ? o->targets.data[i] : NULL;
-        ok = compile_check(session->arena, session->sources, spec, target, o->schedule,
-                           session->diags) && ok;
+        ok = compile_check(session->arena, session->sources, spec, target,
+                           o->schedule, session->diags) &&
+             ok;
     }
     *out_spec = ok ? spec : NULL;
     return ok ? STATUS_OK : STATUS_FAILED;
 }
 
-static void print_facts(struct json *json, struct session *session, const char *path,
-                        const struct spec *spec) {
+static void print_facts(struct json *json, struct session *session,
+                        const char *path, const struct spec *spec) {
     json_open(json, '{');
     json_pair_string(json, "file", path);
     json_pair_bool(json, "ok", spec != NULL);
@@ -61,8 +65,8 @@ int command_check(struct session *session) {
             session_report(session);
         session_forget(session);
         if (spec)
-            session_say(session, "%s: %zu attentions, no errors", o->files.data[i],
-                        spec->attention_count);
+            session_say(session, "%s: %zu attentions, no errors",
+                        o->files.data[i], spec->attention_count);
     }
     json_close(&json, ']');
     if (o->json && json_print(&json, session) != STATUS_OK)

@@ -1,5 +1,5 @@
-/* attnc FILE: a spec, or a module in MLIR's text form, to IR, PTX, a cubin or a C
- * header; --emit, --dump-all, --run-pass, --list-passes. */
+/* attnc FILE: a spec, or a module in MLIR's text form, to IR, PTX, a cubin or a
+ * C header; --emit, --dump-all, --run-pass, --list-passes. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +12,8 @@ static int list_passes(struct session *session) {
     struct strbuf text;
     strbuf_init(&text, session->arena);
     for (size_t i = 0; compile_pass_name(i); i++)
-        strbuf_printf(&text, "%-16s %s\n", compile_pass_name(i), compile_pass_summary(i));
+        strbuf_printf(&text, "%-16s %s\n", compile_pass_name(i),
+                      compile_pass_summary(i));
     return session_write(session, "-", strbuf_text(&text), text.length);
 }
 
@@ -33,15 +34,17 @@ static int unknown_stage(struct session *session, const char *stage) {
     size_t count = 0;
     for (; stages[count]; count++)
         strbuf_printf(&known, "%s%s", count ? ", " : "", stages[count]);
-    return session_fail(session, STATUS_USAGE, "unknown stage '%s' of --emit%s (known: %s)",
-                        diag_name(session->diags, stage),
-                        session_suggestion(session, stage, stages, count), strbuf_text(&known));
+    return session_fail(
+        session, STATUS_USAGE, "unknown stage '%s' of --emit%s (known: %s)",
+        diag_name(session->diags, stage),
+        session_suggestion(session, stage, stages, count), strbuf_text(&known));
 }
 
 /* --emit decides what is written, else the end of the name does. */
 static int resolve_wish(struct session *session, struct wish *out) {
     const struct options *o = session->options;
-    enum output_kind by_name = o->output ? output_kind_of(o->output) : OUTPUT_NONE;
+    enum output_kind by_name =
+        o->output ? output_kind_of(o->output) : OUTPUT_NONE;
     *out = (struct wish){by_name, NULL, o->output ? o->output : "-"};
     if (o->emit) {
         if (!compile_stage_is_known(o->emit))
@@ -50,18 +53,21 @@ static int resolve_wish(struct session *session, struct wish *out) {
         out->kind = ptx ? OUTPUT_PTX : OUTPUT_MODULE;
         out->stage = ptx ? NULL : o->emit;
         if (by_name == OUTPUT_CUBIN || by_name == OUTPUT_HEADER)
-            return session_fail(session, STATUS_USAGE,
-                                "--emit=%s writes text, '%s' asks for something else", o->emit,
-                                o->output);
+            return session_fail(
+                session, STATUS_USAGE,
+                "--emit=%s writes text, '%s' asks for something else", o->emit,
+                o->output);
     } else if (!o->output) {
-        out->kind = o->run_pass ? OUTPUT_MODULE : OUTPUT_NONE; /* NONE: --dump-all alone */
+        out->kind = o->run_pass ? OUTPUT_MODULE
+                                : OUTPUT_NONE; /* NONE: --dump-all alone */
     } else if (strcmp(o->output, "-") == 0) {
         out->kind = OUTPUT_MODULE; /* of --run-pass */
     } else if (by_name == OUTPUT_NONE) {
-        return session_fail(session, STATUS_USAGE,
-                            "cannot tell from '%s' what to write: the name must end in .mlir, "
-                            ".ptx, .cubin or .h (or give --emit=STAGE)",
-                            o->output);
+        return session_fail(
+            session, STATUS_USAGE,
+            "cannot tell from '%s' what to write: the name must end in .mlir, "
+            ".ptx, .cubin or .h (or give --emit=STAGE)",
+            o->output);
     }
     return STATUS_OK;
 }
@@ -87,77 +93,85 @@ static int check_pass_names(struct session *session) {
         for (size_t i = 0; i < count; i++)
             known = known || strcmp(names[i], name) == 0;
         if (!known)
-            return session_fail(session, STATUS_USAGE,
-                                "unknown pass '%s' of --run-pass%s (see --list-passes)",
-                                diag_name(session->diags, name),
-                                session_suggestion(session, name, names, count));
+            return session_fail(
+                session, STATUS_USAGE,
+                "unknown pass '%s' of --run-pass%s (see --list-passes)",
+                diag_name(session->diags, name),
+                session_suggestion(session, name, names, count));
         list += length + (list[length] == ',');
     }
     return STATUS_OK;
 }
 
 /* Options that choose something in a spec mean nothing for a module. */
-static int check_module_options(struct session *session, const struct wish *wish) {
+static int check_module_options(struct session *session,
+                                const struct wish *wish) {
     const struct options *o = session->options;
     if (wish->kind == OUTPUT_CUBIN || wish->kind == OUTPUT_HEADER)
-        return session_fail(session, STATUS_USAGE,
-                            "a module knows no tensors and parameters of a spec: it can become "
-                            ".mlir or .ptx, not '%s'",
-                            wish->path);
-    const char *name = o->entry              ? "--entry"
-                       : o->targets.count    ? "--target"
-                       : o->schedule         ? "--schedule"
-                       : o->dump_all         ? "--dump-all"
+        return session_fail(
+            session, STATUS_USAGE,
+            "a module knows no tensors and parameters of a spec: it can become "
+            ".mlir or .ptx, not '%s'",
+            wish->path);
+    const char *name = o->entry                ? "--entry"
+                       : o->targets.count      ? "--target"
+                       : o->schedule           ? "--schedule"
+                       : o->dump_all           ? "--dump-all"
                        : o->include_dirs.count ? "-I"
-                       : o->verify_each      ? "--verify-each"
-                                             : NULL;
+                       : o->verify_each        ? "--verify-each"
+                                               : NULL;
     if (name)
-        return session_fail(session, STATUS_USAGE, "%s has no meaning for the module '%s'", name,
+        return session_fail(session, STATUS_USAGE,
+                            "%s has no meaning for the module '%s'", name,
                             o->files.data[0]);
     if (o->emit && strcmp(o->emit, "ptx") != 0)
-        return session_fail(session, STATUS_USAGE,
-                            "--emit=%s is for specs; a module takes --run-pass=NAMES", o->emit);
+        return session_fail(
+            session, STATUS_USAGE,
+            "--emit=%s is for specs; a module takes --run-pass=NAMES", o->emit);
     return check_pass_names(session);
 }
 
 /* The back end on a module as "pipeline" leaves it. */
-static int write_module_ptx(struct session *session, const char *path, const char *origin,
-                            const struct strbuf *module) {
+static int write_module_ptx(struct session *session, const char *path,
+                            const char *origin, const struct strbuf *module) {
     struct strbuf ptx;
     strbuf_init(&ptx, session->arena);
-    if (!compile_emit_ptx(session->arena, origin, strbuf_text(module), module->length,
-                          session->diags, &ptx))
+    if (!compile_emit_ptx(session->arena, origin, strbuf_text(module),
+                          module->length, session->diags, &ptx))
         return session_report(session);
     session_report(session);
     return session_write(session, path, strbuf_text(&ptx), ptx.length);
 }
 
 /* A .mlir file: passes, then text or PTX. */
-static int compile_module_file(struct session *session, const struct wish *wish) {
+static int compile_module_file(struct session *session,
+                               const struct wish *wish) {
     const char *path = session->options->files.data[0];
     int status = check_module_options(session, wish);
     if (status != STATUS_OK)
         return status;
     const struct source_file *file = source_load(session->sources, path);
     if (!file)
-        return session_fail(session, STATUS_FAILED, "cannot open '%s': %s", path,
-                            strerror(errno));
+        return session_fail(session, STATUS_FAILED, "cannot open '%s': %s",
+                            path, strerror(errno));
     struct strbuf module;
     strbuf_init(&module, session->arena);
     const char *passes = session->options->run_pass;
-    if (!compile_run_passes(path, file->text, file->length, passes ? passes : "",
-                            session->diags, &module))
+    if (!compile_run_passes(path, file->text, file->length,
+                            passes ? passes : "", session->diags, &module))
         return session_report(session);
     session_report(session);
     if (wish->kind == OUTPUT_MODULE)
-        return session_write(session, wish->path, strbuf_text(&module), module.length);
+        return session_write(session, wish->path, strbuf_text(&module),
+                             module.length);
     return write_module_ptx(session, wish->path, path, &module);
 }
 
 /* ---- From a spec -------------------------------------------------------- */
 
 /* Targets to compile for: --target, else all of the spec, else the default. */
-static int resolve_targets(struct session *session, const struct attention *attention,
+static int resolve_targets(struct session *session,
+                           const struct attention *attention,
                            option_names *out) {
     const struct options *o = session->options;
     *out = (option_names){0};
@@ -168,7 +182,8 @@ static int resolve_targets(struct session *session, const struct attention *atte
     if (out->count == 0)
         vec_push(session->arena, out, NULL);
     for (size_t i = 0; i < out->count; i++) {
-        out->data[i] = compile_resolve_target(attention, out->data[i], session->diags);
+        out->data[i] =
+            compile_resolve_target(attention, out->data[i], session->diags);
         if (!out->data[i])
             return session_report(session);
     }
@@ -179,25 +194,29 @@ static int resolve_targets(struct session *session, const struct attention *atte
 static int make_folder(struct session *session, const char *path) {
     if (mkdir(path, 0777) == 0 || errno == EEXIST)
         return STATUS_OK;
-    return session_fail(session, STATUS_FAILED, "cannot make the folder '%s': %s", path,
+    return session_fail(session, STATUS_FAILED,
+                        "cannot make the folder '%s': %s", path,
                         strerror(errno));
 }
 
 /* DIR/NN-STAGE.mlir; with several targets DIR/TARGET/NN-STAGE.mlir. */
-static int write_dumps(struct session *session, const struct compiled *compiled, bool several) {
+static int write_dumps(struct session *session, const struct compiled *compiled,
+                       bool several) {
     const char *folder = session->options->dump_all;
     int status = make_folder(session, folder);
     if (several && status == STATUS_OK) {
-        folder = arena_printf(session->arena, "%s/%s", folder, compiled->target);
+        folder =
+            arena_printf(session->arena, "%s/%s", folder, compiled->target);
         status = make_folder(session, folder);
     }
     for (size_t i = 0; i < compiled->dump_count && status == STATUS_OK; i++) {
         const struct compile_dump *dump = &compiled->dumps[i];
         bool ptx = strcmp(dump->stage, "ptx") == 0;
-        const char *path = ptx ? arena_printf(session->arena, "%s/%02d-ptx.ptx", folder,
-                                              dump->number)
-                               : arena_printf(session->arena, "%s/%02d-%s.mlir", folder,
-                                              dump->number, dump->stage);
+        const char *path =
+            ptx ? arena_printf(session->arena, "%s/%02d-ptx.ptx", folder,
+                               dump->number)
+                : arena_printf(session->arena, "%s/%02d-%s.mlir", folder,
+                               dump->number, dump->stage);
         status = session_write(session, path, dump->text, dump->length);
         session_say(session, "wrote %s", path);
     }
@@ -205,14 +224,16 @@ static int write_dumps(struct session *session, const struct compiled *compiled,
 }
 
 /* The module after a stage, from the dumps. */
-static int write_module(struct session *session, const struct compiled *compiled,
-                        const char *stage, const char *path) {
+static int write_module(struct session *session,
+                        const struct compiled *compiled, const char *stage,
+                        const char *path) {
     for (size_t i = 0; i < compiled->dump_count; i++) {
         const struct compile_dump *dump = &compiled->dumps[i];
         if (strcmp(dump->stage, stage) == 0)
             return session_write(session, path, dump->text, dump->length);
     }
-    return session_fail(session, STATUS_FAILED, "the pipeline of %s has no stage '%s'",
+    return session_fail(session, STATUS_FAILED,
+                        "the pipeline of %s has no stage '%s'",
                         compiled->target, stage);
 }
 
@@ -227,8 +248,9 @@ static const char *last_pass(void) {
 
 /* One compilation, and what the options want of it. */
 static int compile_target_to(struct session *session, const struct spec *spec,
-                             const struct attention *attention, const char *target,
-                             const struct wish *wish, bool several) {
+                             const struct attention *attention,
+                             const char *target, const struct wish *wish,
+                             bool several) {
     const struct options *o = session->options;
     const char *stage = wish->kind != OUTPUT_MODULE ? NULL
                         : wish->stage               ? wish->stage
@@ -242,25 +264,26 @@ static int compile_target_to(struct session *session, const struct spec *spec,
     };
     struct compiled compiled;
     double start = session_clock();
-    bool ok = compile_attention(session->arena, session->sources, spec, attention, &options,
-                                session->diags, &compiled);
+    bool ok = compile_attention(session->arena, session->sources, spec,
+                                attention, &options, session->diags, &compiled);
     int status = session_report(session);
     if (!ok || status != STATUS_OK)
         return STATUS_FAILED;
     struct strbuf plan;
     strbuf_init(&plan, session->arena);
     schedule_print(&compiled.plan, &plan);
-    session_say(session, "%s for %s in %.1f ms: %s", attention->name, compiled.target,
-                1e3 * (session_clock() - start), strbuf_text(&plan));
+    session_say(session, "%s for %s in %.1f ms: %s", attention->name,
+                compiled.target, 1e3 * (session_clock() - start),
+                strbuf_text(&plan));
     if (o->dump_all)
         status = write_dumps(session, &compiled, several);
     if (status != STATUS_OK || wish->kind == OUTPUT_NONE)
         return status;
     if (wish->kind == OUTPUT_MODULE)
         return write_module(session, &compiled, stage, wish->path);
-    struct output_code code = {compiled.ptx,          compiled.ptx_length,
-                               compiled.info,         compiled.extern_files,
-                               compiled.extern_file_count, spec->file->path};
+    struct output_code code = {
+        compiled.ptx,          compiled.ptx_length,        compiled.info,
+        compiled.extern_files, compiled.extern_file_count, spec->file->path};
     return output_write_code(session, wish->kind, wish->path, &code);
 }
 
@@ -276,15 +299,18 @@ static int compile_spec(struct session *session, const struct wish *wish) {
         return status;
     bool several = targets.count > 1;
     if (several && wish->kind != OUTPUT_NONE && strcmp(wish->path, "-") == 0)
-        return session_fail(session, STATUS_USAGE,
-                            "%zu outputs to standard output, one per target: choose one with "
-                            "--target, or give -o OUT",
-                            targets.count);
+        return session_fail(
+            session, STATUS_USAGE,
+            "%zu outputs to standard output, one per target: choose one with "
+            "--target, or give -o OUT",
+            targets.count);
     for (size_t i = 0; i < targets.count && status == STATUS_OK; i++) {
         struct wish one = *wish;
         if (several)
-            one.path = output_path_for_target(session->arena, wish->path, targets.data[i]);
-        status = compile_target_to(session, spec, attention, targets.data[i], &one, several);
+            one.path = output_path_for_target(session->arena, wish->path,
+                                              targets.data[i]);
+        status = compile_target_to(session, spec, attention, targets.data[i],
+                                   &one, several);
     }
     return status;
 }
@@ -301,6 +327,7 @@ int command_compile(struct session *session) {
         return compile_module_file(session, &wish);
     if (o->run_pass)
         return session_fail(session, STATUS_USAGE,
-                            "--run-pass works on a .mlir file, not on '%s'", o->files.data[0]);
+                            "--run-pass works on a .mlir file, not on '%s'",
+                            o->files.data[0]);
     return compile_spec(session, &wish);
 }

@@ -1,5 +1,5 @@
-/* attnc explain: what the compiler decided and why, how the kernels are launched,
- * which tiles the mask skips, and on request the annotated PTX. */
+/* attnc explain: what the compiler decided and why, how the kernels are
+ * launched, which tiles the mask skips, and on request the annotated PTX. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -37,13 +37,16 @@ static void make_map(struct explain *e) {
     if (missing)
         e->no_map = arena_printf(arena, "needs %s", missing);
     else if (!program)
-        e->no_map = arena_printf(arena, "extern fn '%s' has no model", unmodelled);
-    else if (e->inputs.sizes[SIZE_Q_LEN] > max_map_pairs / e->inputs.sizes[SIZE_KV_LEN])
+        e->no_map =
+            arena_printf(arena, "extern fn '%s' has no model", unmodelled);
+    else if (e->inputs.sizes[SIZE_Q_LEN] >
+             max_map_pairs / e->inputs.sizes[SIZE_KV_LEN])
         e->no_map = "more than 2^31 pairs, choose smaller lengths";
     if (e->no_map)
         return;
     struct ref_call call = inputs_reference_call(arena, &e->inputs);
-    e->map = block_map_create(arena, program, &call, 0, 0, plan->tile_m, plan->tile_n);
+    e->map = block_map_create(arena, program, &call, 0, 0, plan->tile_m,
+                              plan->tile_n);
 }
 
 static bool compile(struct explain *e) {
@@ -53,8 +56,9 @@ static bool compile(struct explain *e) {
         .target = o->targets.count ? o->targets.data[0] : NULL,
         .schedule = o->schedule,
     };
-    bool ok = compile_attention(session->arena, session->sources, e->spec, e->attention,
-                                &options, session->diags, &e->compiled);
+    bool ok =
+        compile_attention(session->arena, session->sources, e->spec,
+                          e->attention, &options, session->diags, &e->compiled);
     return session_report(session) == STATUS_OK && ok;
 }
 
@@ -64,11 +68,13 @@ static bool compile(struct explain *e) {
 static void print_lines(const struct explain *e, struct strbuf *out) {
     for (size_t i = 0; i < e->attention->item_count; i++) {
         const struct item *item = &e->attention->items[i];
-        struct source_place place = source_locate(e->session->sources, item->where);
+        struct source_place place =
+            source_locate(e->session->sources, item->where);
         if (item->kind == ITEM_LET)
             strbuf_printf(out, "  let %s = ", item->let->name);
         else
-            strbuf_append(out, item->kind == ITEM_MASK ? "  mask " : "  score ");
+            strbuf_append(out,
+                          item->kind == ITEM_MASK ? "  mask " : "  score ");
         ast_print_expr(out, item->value);
         strbuf_printf(out, "   // line %u\n", place.line);
     }
@@ -80,48 +86,58 @@ static void print_plan(const struct explain *e, struct strbuf *out) {
     strbuf_printf(out, "\nplan for %s\n  schedule     { ", p->target);
     schedule_print(p, out);
     strbuf_append(out, " }\n");
-    strbuf_printf(out, "  CTA          %d query rows, %d keys a block, %d warps (%d threads)\n",
+    strbuf_printf(out,
+                  "  CTA          %d query rows, %d keys a block, %d warps (%d "
+                  "threads)\n",
                   p->tile_m, p->tile_n, p->warps, 32 * p->warps);
     strbuf_printf(out, "  Q            in %s\n",
-                  p->q_registers ? "registers" : "shared memory, read for every block");
+                  p->q_registers ? "registers"
+                                 : "shared memory, read for every block");
     strbuf_printf(out, "  query tiles  %s\n",
                   p->longest_first ? "the longest first" : "as numbered");
     strbuf_printf(out,
-                  "  shared       Q %d + %d stages x (K %d + V %d) + block list %d = %d bytes",
-                  p->shared_q, p->stages, p->shared_k, p->shared_v, p->shared_list,
-                  p->shared_bytes);
+                  "  shared       Q %d + %d stages x (K %d + V %d) + block "
+                  "list %d = %d bytes",
+                  p->shared_q, p->stages, p->shared_k, p->shared_v,
+                  p->shared_list, p->shared_bytes);
     if (limits)
         strbuf_printf(out, " of %d", limits->shared_per_cta);
-    strbuf_printf(out, "\n  registers    accumulator %d + scores %d + Q %d + others = about %d",
-                  p->registers_acc, p->registers_s, p->registers_q, p->registers);
+    strbuf_printf(out,
+                  "\n  registers    accumulator %d + scores %d + Q %d + others "
+                  "= about %d",
+                  p->registers_acc, p->registers_s, p->registers_q,
+                  p->registers);
     if (limits)
         strbuf_printf(out, " of %d", limits->registers_per_thread);
-    strbuf_printf(out, "\n  occupancy    %d CTA%s a multiprocessor\n", p->ctas_per_sm,
-                  p->ctas_per_sm == 1 ? "" : "s");
+    strbuf_printf(out, "\n  occupancy    %d CTA%s a multiprocessor\n",
+                  p->ctas_per_sm, p->ctas_per_sm == 1 ? "" : "s");
 }
 
 static void print_account(const struct explain *e, struct strbuf *out) {
     const struct account *a = &e->account;
-    strbuf_append(out, "\naccount of one key block (a model: work over unit rates of the "
-                       "target)\n");
+    strbuf_append(
+        out, "\naccount of one key block (a model: work over unit rates of the "
+             "target)\n");
     for (int unit = 0; unit < UNIT_COUNT; unit++)
-        strbuf_printf(out, "  %-8s %12.0f %-10s / %6.0f a cycle = %8.0f cycles%s\n",
-                      account_unit_name((enum account_unit)unit), a->amount[unit],
-                      account_unit_amount((enum account_unit)unit), a->rate[unit],
-                      a->cycles[unit], unit == (int)a->bound ? "  <- bound" : "");
+        strbuf_printf(
+            out, "  %-8s %12.0f %-10s / %6.0f a cycle = %8.0f cycles%s\n",
+            account_unit_name((enum account_unit)unit), a->amount[unit],
+            account_unit_amount((enum account_unit)unit), a->rate[unit],
+            a->cycles[unit], unit == (int)a->bound ? "  <- bound" : "");
     strbuf_printf(out, "  the MMA can be busy at most %.0f %% of the time\n",
                   100 * a->cycles[UNIT_MMA] / a->cycles[a->bound]);
-    strbuf_printf(out, "  global   %12.0f bytes of K and V, %.1f FLOP a byte\n", a->global_bytes,
-                  a->amount[UNIT_MMA] / a->global_bytes);
+    strbuf_printf(out, "  global   %12.0f bytes of K and V, %.1f FLOP a byte\n",
+                  a->global_bytes, a->amount[UNIT_MMA] / a->global_bytes);
     strbuf_printf(out,
-                  "  per pair: score %d operations, %d of them MUFU; mask %d operations, on "
+                  "  per pair: score %d operations, %d of them MUFU; mask %d "
+                  "operations, on "
                   "partial blocks only\n",
                   a->score_operations, a->score_mufu, a->mask_operations);
 }
 
 /* One parameter of an entry: its PTX type and what to pass. */
-static void print_param(const struct kernel_info *info, const struct kernel_param *param,
-                        struct strbuf *out) {
+static void print_param(const struct kernel_info *info,
+                        const struct kernel_param *param, struct strbuf *out) {
     const char *tensor = param->kind == KERNEL_PARAM_POINTER ||
                                  param->kind == KERNEL_PARAM_EXTENT ||
                                  param->kind == KERNEL_PARAM_STRIDE
@@ -138,7 +154,8 @@ static void print_param(const struct kernel_info *info, const struct kernel_para
         strbuf_printf(out, "s64 %s.stride[%d]", tensor, param->axis);
         break;
     case KERNEL_PARAM_SIZE:
-        strbuf_printf(out, "s32 %s", size_name_text((enum size_name)param->index));
+        strbuf_printf(out, "s32 %s",
+                      size_name_text((enum size_name)param->index));
         break;
     case KERNEL_PARAM_SCALAR:
         strbuf_printf(out, "b32 %s", info->scalars[param->index].name);
@@ -148,13 +165,15 @@ static void print_param(const struct kernel_info *info, const struct kernel_para
         size_expr_print_c(&param->offset_expr, info, out);
         break;
     case KERNEL_PARAM_TENSOR_MAP:
-        strbuf_printf(out, "tensor map of %s",
-                      info->tensors[info->tensor_maps[param->index].tensor].name);
+        strbuf_printf(
+            out, "tensor map of %s",
+            info->tensors[info->tensor_maps[param->index].tensor].name);
         break;
     }
 }
 
-/* The value of an expression for the sizes at hand, or a word that says what lacks. */
+/* The value of an expression for the sizes at hand, or a word that says what
+ * lacks. */
 static void print_value(const struct explain *e, const struct size_expr *expr,
                         struct strbuf *out) {
     struct size_env env = {.scalars = e->inputs.params,
@@ -174,19 +193,22 @@ static void print_value(const struct explain *e, const struct size_expr *expr,
 }
 
 /* A kernel, its grid and its parameters, wrapped at some 80 columns. */
-static void print_entry(const struct explain *e, const struct kernel_entry *entry,
-                        struct strbuf *out) {
+static void print_entry(const struct explain *e,
+                        const struct kernel_entry *entry, struct strbuf *out) {
     const struct kernel_info *info = e->compiled.info;
     strbuf_printf(out, "  %s\n    grid       ", entry->name);
     size_expr_print_c(&entry->grid_x, info, out);
     strbuf_append(out, " = ");
     print_value(e, &entry->grid_x, out);
-    strbuf_printf(out, "\n    block      %d threads, %u bytes of dynamic shared memory\n",
-                  entry->threads, entry->shared_bytes);
+    strbuf_printf(
+        out, "\n    block      %d threads, %u bytes of dynamic shared memory\n",
+        entry->threads, entry->shared_bytes);
     size_t column = 0;
     for (size_t i = 0; i < entry->param_count; i++) {
         size_t start = out->length;
-        strbuf_append(out, i == 0 ? "    parameters " : column > 70 ? ",\n               " : ", ");
+        strbuf_append(out, i == 0        ? "    parameters "
+                           : column > 70 ? ",\n               "
+                                         : ", ");
         column = i == 0 || column > 70 ? 15 : column + (out->length - start);
         start = out->length;
         print_param(info, &entry->params[i], out);
@@ -199,7 +221,8 @@ static void print_launch(const struct explain *e, struct strbuf *out) {
     const struct kernel_info *info = e->compiled.info;
     strbuf_append(out, "\nlaunch, in this order; figures for");
     for (int size = 0; size < SIZE_COUNT; size++)
-        strbuf_printf(out, "%s %s %" PRId64, size ? "," : "", size_name_text((enum size_name)size),
+        strbuf_printf(out, "%s %s %" PRId64, size ? "," : "",
+                      size_name_text((enum size_name)size),
                       e->inputs.sizes[size]);
     strbuf_append_char(out, '\n');
     for (size_t i = 0; i < info->entry_count; i++)
@@ -229,23 +252,28 @@ static void print_map(const struct explain *e, struct strbuf *out) {
     block_map_print(m, out);
     int64_t tiles = m->rows * m->columns;
     strbuf_printf(out,
-                  "  tiles: %" PRId64 " skipped (%.1f %%), %" PRId64 " partial (%.1f %%), %" PRId64
-                  " whole (%.1f %%)\n",
-                  m->skip, percent(m->skip, tiles), m->partial, percent(m->partial, tiles),
-                  m->whole, percent(m->whole, tiles));
-    strbuf_printf(out, "  pairs: %" PRId64 " of %" PRId64 " attend (%.1f %%), %.1f %% of those in "
-                       "visited tiles\n",
-                  m->kept, m->pairs, percent(m->kept, m->pairs),
-                  m->partial + m->whole
-                      ? percent(m->kept, (m->partial + m->whole) * m->tile_m * m->tile_n)
-                      : 0);
+                  "  tiles: %" PRId64 " skipped (%.1f %%), %" PRId64
+                  " partial (%.1f %%), %" PRId64 " whole (%.1f %%)\n",
+                  m->skip, percent(m->skip, tiles), m->partial,
+                  percent(m->partial, tiles), m->whole,
+                  percent(m->whole, tiles));
+    strbuf_printf(
+        out,
+        "  pairs: %" PRId64 " of %" PRId64
+        " attend (%.1f %%), %.1f %% of those in "
+        "visited tiles\n",
+        m->kept, m->pairs, percent(m->kept, m->pairs),
+        m->partial + m->whole
+            ? percent(m->kept, (m->partial + m->whole) * m->tile_m * m->tile_n)
+            : 0);
 }
 
 static void print_text(const struct explain *e, struct strbuf *out) {
     const struct attention *a = e->attention;
     struct source_place place = source_locate(e->session->sources, a->where);
-    strbuf_printf(out, "%s (%s:%u): %s, head_dim %d", a->name, e->spec->file->path, place.line,
-                  ast_scalar_name(a->dtype), a->head_dim_qk);
+    strbuf_printf(out, "%s (%s:%u): %s, head_dim %d", a->name,
+                  e->spec->file->path, place.line, ast_scalar_name(a->dtype),
+                  a->head_dim_qk);
     if (a->head_dim_v != a->head_dim_qk)
         strbuf_printf(out, ", %d", a->head_dim_v);
     strbuf_append(out, a->group ? ", group " : ", any group\n");
@@ -289,7 +317,8 @@ static void json_account(const struct explain *e, struct json *json) {
     for (int unit = 0; unit < UNIT_COUNT; unit++) {
         json_key(json, account_unit_name((enum account_unit)unit));
         json_open(json, '{');
-        json_pair_real(json, account_unit_amount((enum account_unit)unit), a->amount[unit]);
+        json_pair_real(json, account_unit_amount((enum account_unit)unit),
+                       a->amount[unit]);
         json_pair_real(json, "per_cycle", a->rate[unit]);
         json_pair_real(json, "cycles", a->cycles[unit]);
         json_close(json, '}');
@@ -356,7 +385,8 @@ int command_explain(struct session *session) {
     *options = *session->options;
     int64_t *sizes = options->sizes;
     if (!sizes[SIZE_Q_LEN])
-        sizes[SIZE_Q_LEN] = sizes[SIZE_KV_LEN] ? sizes[SIZE_KV_LEN] : DEFAULT_LENGTH;
+        sizes[SIZE_Q_LEN] =
+            sizes[SIZE_KV_LEN] ? sizes[SIZE_KV_LEN] : DEFAULT_LENGTH;
     session->options = options;
     struct explain e = {.session = session};
     int status = session_load(session, &e.spec, &e.attention);

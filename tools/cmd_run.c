@@ -18,7 +18,8 @@ struct run {
     struct device_result result;
     struct ref_result reference; /* o NULL: not computed yet */
     struct accuracy accuracy;
-    int64_t kept; /* pairs; -1: not counted, or an extern without model is in the way */
+    int64_t kept; /* pairs; -1: not counted, or an extern without model is in
+                     the way */
 };
 
 /* Runs the call where --device says, or where it can. */
@@ -29,11 +30,14 @@ static int run_on_device(struct run *run) {
     if (device == DEVICE_AUTO) {
         bool gpu = device_gpu_available(session->arena, &reason);
         device = gpu ? DEVICE_GPU : DEVICE_CPU;
-        session_say(session, gpu ? "running on the GPU" : "running on the emulator: %s", reason);
+        session_say(session,
+                    gpu ? "running on the GPU" : "running on the emulator: %s",
+                    reason);
     }
     switch (device) {
     case DEVICE_REFERENCE:
-        return device_reference(session, &run->inputs, &run->reference, &run->result);
+        return device_reference(session, &run->inputs, &run->reference,
+                                &run->result);
     case DEVICE_CPU:
         return device_cpu(session, run->spec, &run->inputs, &run->result);
     case DEVICE_GPU:
@@ -47,26 +51,30 @@ static int run_on_device(struct run *run) {
 static int compare(struct run *run) {
     if (!run->reference.o) {
         double start = session_clock();
-        int status = device_reference_run(run->session, &run->inputs, &run->reference);
+        int status =
+            device_reference_run(run->session, &run->inputs, &run->reference);
         if (status != STATUS_OK)
             return status;
         session_say(run->session, "reference: %.2f s", session_clock() - start);
     }
     const struct attention *attention = run->inputs.attention;
-    accuracy_check(&run->reference, run->result.o, run->result.lse, run->inputs.sizes,
-                   attention->head_dim_v, attention->dtype, &run->accuracy);
+    accuracy_check(&run->reference, run->result.o, run->result.lse,
+                   run->inputs.sizes, attention->head_dim_v, attention->dtype,
+                   &run->accuracy);
     return run->accuracy.passed ? STATUS_OK : STATUS_FAILED;
 }
 
-static int write_array(struct run *run, const char *option, const char *path, const float *data,
-                       const int64_t *shape, int rank) {
-    struct npy array = {.type = NPY_F32, .rank = rank, .count = 1, .data = data};
+static int write_array(struct run *run, const char *option, const char *path,
+                       const float *data, const int64_t *shape, int rank) {
+    struct npy array = {
+        .type = NPY_F32, .rank = rank, .count = 1, .data = data};
     for (int axis = 0; axis < rank; axis++) {
         array.shape[axis] = shape[axis];
         array.count *= shape[axis];
     }
     const char *error = npy_write(run->session->arena, path, &array);
-    return error ? session_fail(run->session, STATUS_FAILED, "%s '%s': %s", option, path, error)
+    return error ? session_fail(run->session, STATUS_FAILED, "%s '%s': %s",
+                                option, path, error)
                  : STATUS_OK;
 }
 
@@ -90,7 +98,8 @@ static void count_kept(struct run *run) {
         ref_compile(run->session->arena, run->inputs.attention, &missing);
     if (!program)
         return;
-    struct ref_call call = inputs_reference_call(run->session->arena, &run->inputs);
+    struct ref_call call =
+        inputs_reference_call(run->session->arena, &run->inputs);
     struct arena *scratch = arena_create();
     run->kept = ref_count_kept(scratch, program, &call, 0);
     arena_destroy(scratch);
@@ -98,8 +107,8 @@ static void count_kept(struct run *run) {
 
 static double all_pairs(const struct run *run) {
     const int64_t *s = run->inputs.sizes;
-    return (double)s[SIZE_BATCH] * (double)s[SIZE_HEADS] * (double)s[SIZE_Q_LEN] *
-           (double)s[SIZE_KV_LEN];
+    return (double)s[SIZE_BATCH] * (double)s[SIZE_HEADS] *
+           (double)s[SIZE_Q_LEN] * (double)s[SIZE_KV_LEN];
 }
 
 /* The report for people. */
@@ -114,11 +123,13 @@ static void print_text(struct run *run, FILE *stream) {
     if (attention->head_dim_v != attention->head_dim_qk)
         fprintf(stream, ", %d", attention->head_dim_v);
     for (int size = 0; size < SIZE_COUNT; size++)
-        fprintf(stream, ", %s %" PRId64, size_name_text((enum size_name)size), s[size]);
+        fprintf(stream, ", %s %" PRId64, size_name_text((enum size_name)size),
+                s[size]);
     fprintf(stream, "\n%.3f s", run->result.seconds);
     if (run->kept >= 0)
-        fprintf(stream, ", %" PRId64 " of %.0f pairs attend (%.1f %%)", run->kept,
-                all_pairs(run), 100 * (double)run->kept / all_pairs(run));
+        fprintf(stream, ", %" PRId64 " of %.0f pairs attend (%.1f %%)",
+                run->kept, all_pairs(run),
+                100 * (double)run->kept / all_pairs(run));
     fputc('\n', stream);
     if (run->session->options->check) {
         struct strbuf text;
@@ -165,9 +176,11 @@ static int print_json(struct run *run) {
     return json_print(&json, session);
 }
 
-/* True if an array or a trace goes to standard output: the report moves aside. */
+/* True if an array or a trace goes to standard output: the report moves aside.
+ */
 static bool stdout_taken(const struct options *o) {
-    return (o->o && strcmp(o->o, "-") == 0) || (o->lse && strcmp(o->lse, "-") == 0) ||
+    return (o->o && strcmp(o->o, "-") == 0) ||
+           (o->lse && strcmp(o->lse, "-") == 0) ||
            (o->trace && strcmp(o->trace, "-") == 0);
 }
 

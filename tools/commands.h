@@ -1,5 +1,5 @@
-/* The subcommands of attnc.  Each takes a session with parsed options and returns
- * the exit status. */
+/* The subcommands of attnc.  Each takes a session with parsed options and
+ * returns the exit status. */
 #ifndef ATTN_TOOLS_COMMANDS_H
 #define ATTN_TOOLS_COMMANDS_H
 

@@ -25,18 +25,19 @@ static const char *facts(struct session *session, const struct gpu *gpu,
     return json_text(&json);
 }
 
-static int launch(struct session *session, struct gpu *gpu, struct gpu_call *call,
-                  double *out_seconds) {
+static int launch(struct session *session, struct gpu *gpu,
+                  struct gpu_call *call, double *out_seconds) {
     double start = session_clock();
-    struct attn_status *failed = attn_launch(gpu->kernel, &call->args, gpu->stream);
+    struct attn_status *failed =
+        attn_launch(gpu->kernel, &call->args, gpu->stream);
     if (!failed)
         failed = RT_CUDA(gpu->driver, cuStreamSynchronize, (gpu->stream));
     *out_seconds = session_clock() - start;
     return failed ? gpu_fail(session, failed) : STATUS_OK;
 }
 
-int device_gpu(struct session *session, const struct spec *spec, const struct inputs *inputs,
-               struct device_result *out) {
+int device_gpu(struct session *session, const struct spec *spec,
+               const struct inputs *inputs, struct device_result *out) {
     struct gpu gpu;
     struct gpu_call call = {0};
     *out = (struct device_result){0};
@@ -49,7 +50,8 @@ int device_gpu(struct session *session, const struct spec *spec, const struct in
         status = gpu_call_read(session, &call, inputs, &out->o, &out->lse);
     if (status == STATUS_OK) {
         out->device = arena_strdup(session->arena, gpu.name);
-        out->target = arena_strdup(session->arena, attn_program_target(gpu.program));
+        out->target =
+            arena_strdup(session->arena, attn_program_target(gpu.program));
         out->facts = facts(session, &gpu, &call);
     }
     gpu_call_destroy(&call);

@@ -75,7 +75,9 @@ void json_real(struct json *json, double value) {
     if (isfinite(value))
         strbuf_printf(&json->text, "%.9g", value);
     else
-        strbuf_append(&json->text, isnan(value) ? "null" : value > 0 ? "1e999" : "-1e999");
+        strbuf_append(&json->text, isnan(value) ? "null"
+                                   : value > 0  ? "1e999"
+                                                : "-1e999");
 }
 
 void json_raw(struct json *json, const char *text) {
@@ -127,8 +129,9 @@ static void json_place(struct json *json, const struct diag_sink *sink,
 
 static void json_diag_list(struct json *json, const struct diag_sink *sink,
                            const struct diag *diag) {
-    static const char *const severities[] = {
-        [DIAG_ERROR] = "error", [DIAG_WARNING] = "warning", [DIAG_NOTE] = "note"};
+    static const char *const severities[] = {[DIAG_ERROR] = "error",
+                                             [DIAG_WARNING] = "warning",
+                                             [DIAG_NOTE] = "note"};
     json_open(json, '[');
     for (; diag; diag = diag->next) {
         json_open(json, '{');
@@ -139,7 +142,8 @@ static void json_diag_list(struct json *json, const struct diag_sink *sink,
             json_pair_string(json, "warning", diag->warning);
         if (diag->notes) {
             json_key(json, "notes");
-            json_diag_list(json, sink, diag->notes); /* notes have none themselves */
+            json_diag_list(json, sink,
+                           diag->notes); /* notes have none themselves */
         }
         json_close(json, '}');
     }
@@ -153,6 +157,7 @@ void json_diags(struct json *json, const struct diag_sink *sink) {
 void json_sizes(struct json *json, const int64_t sizes[SIZE_COUNT]) {
     json_open(json, '{');
     for (int size = 0; size < SIZE_COUNT; size++)
-        json_pair_integer(json, size_name_text((enum size_name)size), sizes[size]);
+        json_pair_integer(json, size_name_text((enum size_name)size),
+                          sizes[size]);
     json_close(json, '}');
 }

@@ -1,5 +1,5 @@
-/* Facts for programs: a small writer of JSON on top of strbuf, and the JSON forms
- * that several commands print. */
+/* Facts for programs: a small writer of JSON on top of strbuf, and the JSON
+ * forms that several commands print. */
 #ifndef ATTN_TOOLS_FACTS_H
 #define ATTN_TOOLS_FACTS_H
 
@@ -16,7 +16,8 @@
 struct json {
     struct strbuf text;
     int depth;
-    uint64_t nonempty; /* bit d: the object or array at depth d has an element */
+    uint64_t
+        nonempty; /* bit d: the object or array at depth d has an element */
     bool after_key;
 };
 
@@ -41,7 +42,8 @@ void json_integer(struct json *json, int64_t value);
 /* true or false. */
 void json_bool(struct json *json, bool value);
 
-/* Nine digits; NaN is null, infinities are 1e999 and -1e999, which read back as such. */
+/* Nine digits; NaN is null, infinities are 1e999 and -1e999, which read back as
+ * such. */
 void json_real(struct json *json, double value);
 
 /* A finished JSON text as one value. */

@@ -1,5 +1,6 @@
-/* A GPU and one compiled attention on it, for run and bench: libattn for compile,
- * load and launch, the driver's table for memory, streams and events. */
+/* A GPU and one compiled attention on it, for run and bench: libattn for
+ * compile, load and launch, the driver's table for memory, streams and events.
+ */
 #ifndef ATTN_TOOLS_GPU_H
 #define ATTN_TOOLS_GPU_H
 
@@ -19,17 +20,17 @@ struct gpu {
     double compile_seconds, load_seconds;
 };
 
-/* Opens device 0, compiles the attention for --target, else the spec's first target
- * that runs there, else the device's own, and loads it.  Returns an exit status;
- * close with gpu_close in any case. */
+/* Opens device 0, compiles the attention for --target, else the spec's first
+ * target that runs there, else the device's own, and loads it.  Returns an exit
+ * status; close with gpu_close in any case. */
 int gpu_open(struct session *session, const struct spec *spec,
              const struct attention *attention, struct gpu *out);
 
 /* Gives everything back, also after a gpu_open that failed half-way. */
 void gpu_close(struct gpu *gpu);
 
-/* The tensors of a call in device memory.  The DLTensors point into the inputs and
- * the session's arena, which must outlive the call. */
+/* The tensors of a call in device memory.  The DLTensors point into the inputs
+ * and the session's arena, which must outlive the call. */
 struct gpu_call {
     struct gpu *gpu; /* borrowed */
     struct attn_args args;
@@ -41,19 +42,20 @@ struct gpu_call {
     size_t workspace_bytes;
 };
 
-/* Copies the inputs to the device in the memory order of --layout, allocates O, LSE
- * and the workspace, and puts the workspace into its first state. */
-int gpu_call_create(struct session *session, struct gpu *gpu, const struct inputs *inputs,
-                    struct gpu_call *out);
+/* Copies the inputs to the device in the memory order of --layout, allocates O,
+ * LSE and the workspace, and puts the workspace into its first state. */
+int gpu_call_create(struct session *session, struct gpu *gpu,
+                    const struct inputs *inputs, struct gpu_call *out);
 
 /* Frees the device memory; harmless on a zeroed call. */
 void gpu_call_destroy(struct gpu_call *call);
 
 /* Copies O and LSE back, dense and in logical order, in the arena. */
-int gpu_call_read(struct session *session, struct gpu_call *call, const struct inputs *inputs,
-                  float **out_o, float **out_lse);
+int gpu_call_read(struct session *session, struct gpu_call *call,
+                  const struct inputs *inputs, float **out_o, float **out_lse);
 
-/* Reports a status of the runtime and returns the exit status for it; ends `status`. */
+/* Reports a status of the runtime and returns the exit status for it; ends
+ * `status`. */
 int gpu_fail(struct session *session, struct attn_status *status);
 
 #endif

@@ -18,8 +18,9 @@ static int print_help(struct arena *arena, enum command command) {
     struct strbuf text;
     strbuf_init(&text, arena);
     options_help(command, &text);
-    return fputs(strbuf_text(&text), stdout) < 0 || fflush(stdout) != 0 ? STATUS_FAILED
-                                                                        : STATUS_OK;
+    return fputs(strbuf_text(&text), stdout) < 0 || fflush(stdout) != 0
+               ? STATUS_FAILED
+               : STATUS_OK;
 }
 
 static int usage_error(enum command command, const char *message) {

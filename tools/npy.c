@@ -1,8 +1,9 @@
 /* Reader and writer of .npy files; see tools/npy.h.
  *
- * The format (numpy/lib/format.py): "\x93NUMPY", version, header length (16 bits in
- * 1.0, 32 bits from 2.0), a Python dict literal with the keys descr, fortran_order
- * and shape, padded with blanks to a newline, then the elements. */
+ * The format (numpy/lib/format.py): "\x93NUMPY", version, header length (16
+ * bits in 1.0, 32 bits from 2.0), a Python dict literal with the keys descr,
+ * fortran_order and shape, padded with blanks to a newline, then the elements.
+ */
 #include "tools/npy.h"
 
 #include <errno.h>
@@ -57,12 +58,14 @@ static bool fail(struct cursor *c, const char *expected) {
     for (char *p = found; *p; p++)
         if (*p < 32 || *p > 126)
             *p = '?';
-    c->error = arena_printf(c->arena, "bad header: expected %s, found '%s'", expected, found);
+    c->error = arena_printf(c->arena, "bad header: expected %s, found '%s'",
+                            expected, found);
     return false;
 }
 
 static void skip_blanks(struct cursor *c) {
-    while (c->at < c->end && (*c->at == ' ' || *c->at == '\n' || *c->at == '\t'))
+    while (c->at < c->end &&
+           (*c->at == ' ' || *c->at == '\n' || *c->at == '\t'))
         c->at++;
 }
 
@@ -97,7 +100,8 @@ static const char *parse_string(struct cursor *c) {
         fail(c, "a closed string");
         return NULL;
     }
-    const char *text = arena_strndup(c->arena, c->at + 1, (size_t)(close - c->at - 1));
+    const char *text =
+        arena_strndup(c->arena, c->at + 1, (size_t)(close - c->at - 1));
     c->at = close + 1;
     return text;
 }
@@ -140,16 +144,17 @@ static bool parse_descr(struct cursor *c, struct npy *out) {
     for (int type = 0; type < NPY_TYPE_COUNT; type++) {
         const char *known = types[type].descr;
         /* one-byte types may carry any byte order */
-        if (strcmp(known, descr) == 0 ||
-            (known[0] == '|' && descr[0] && strcmp(known + 1, descr + 1) == 0)) {
+        if (strcmp(known, descr) == 0 || (known[0] == '|' && descr[0] &&
+                                          strcmp(known + 1, descr + 1) == 0)) {
             out->type = (enum npy_type)type;
             return true;
         }
     }
-    c->error = arena_printf(c->arena,
-                            "elements of type '%.20s'; expected bool, uint8, int32, int64, "
-                            "float16, float32 or float64, little-endian",
-                            descr);
+    c->error = arena_printf(
+        c->arena,
+        "elements of type '%.20s'; expected bool, uint8, int32, int64, "
+        "float16, float32 or float64, little-endian",
+        descr);
     return false;
 }
 
@@ -158,7 +163,8 @@ static bool parse_order(struct cursor *c) {
         return true;
     if (!accept_word(c, "True"))
         return fail(c, "True or False");
-    c->error = "Fortran order; expected C order (numpy.ascontiguousarray makes it)";
+    c->error =
+        "Fortran order; expected C order (numpy.ascontiguousarray makes it)";
     return false;
 }
 
@@ -199,11 +205,13 @@ static bool parse_header(struct cursor *c, struct npy *out) {
     skip_blanks(c);
     if (c->at != c->end)
         return fail(c, "the end of the header");
-    return seen == HAS_ALL || fail(c, "the keys descr, fortran_order and shape");
+    return seen == HAS_ALL ||
+           fail(c, "the keys descr, fortran_order and shape");
 }
 
 /* Counts the elements and compares with the bytes that follow the header. */
-static const char *check_size(struct arena *arena, size_t have, struct npy *out) {
+static const char *check_size(struct arena *arena, size_t have,
+                              struct npy *out) {
     out->count = 1;
     bool zero = false;
     for (int axis = 0; axis < out->rank; axis++)
@@ -217,19 +225,22 @@ static const char *check_size(struct arena *arena, size_t have, struct npy *out)
         out->count = 0;
     size_t want = (size_t)out->count * npy_type_size(out->type);
     if (have != want)
-        return arena_printf(arena, "%zu bytes of elements; %s %s needs %zu", have,
-                            npy_type_name(out->type),
+        return arena_printf(arena, "%zu bytes of elements; %s %s needs %zu",
+                            have, npy_type_name(out->type),
                             npy_shape_text(arena, out->shape, out->rank), want);
     return NULL;
 }
 
-const char *npy_parse(struct arena *arena, const void *bytes, size_t length, struct npy *out) {
+const char *npy_parse(struct arena *arena, const void *bytes, size_t length,
+                      struct npy *out) {
     const unsigned char *b = bytes;
     *out = (struct npy){0};
     if (length < 10 || memcmp(b, "\x93NUMPY", 6) != 0)
         return "no .npy file (it does not start with \\x93NUMPY)";
     if (b[6] < 1 || b[6] > 3 || b[7] != 0)
-        return arena_printf(arena, "format version %d.%d; expected 1.0, 2.0 or 3.0", b[6], b[7]);
+        return arena_printf(arena,
+                            "format version %d.%d; expected 1.0, 2.0 or 3.0",
+                            b[6], b[7]);
     size_t start = b[6] == 1 ? 10 : 12;
     if (length < start)
         return "the header is cut off";
@@ -237,11 +248,13 @@ const char *npy_parse(struct arena *arena, const void *bytes, size_t length, str
     if (b[6] > 1)
         size |= (size_t)b[10] << 16 | (size_t)b[11] << 24;
     if (size > MAX_HEADER)
-        return arena_printf(arena, "a header of %zu bytes; at most %d are expected", size,
-                            MAX_HEADER);
+        return arena_printf(arena,
+                            "a header of %zu bytes; at most %d are expected",
+                            size, MAX_HEADER);
     if (length - start < size)
         return "the header is cut off";
-    struct cursor c = {(const char *)b + start, (const char *)b + start + size, arena, NULL};
+    struct cursor c = {(const char *)b + start, (const char *)b + start + size,
+                       arena, NULL};
     if (!parse_header(&c, out))
         return c.error;
     out->data = b + start + size;
@@ -267,7 +280,8 @@ const char *npy_read(struct arena *arena, const char *path, struct npy *out) {
 /* ---- Elements ----------------------------------------------------------- */
 
 int64_t npy_get_integer(const struct npy *array, int64_t index) {
-    const char *at = (const char *)array->data + index * (int64_t)npy_type_size(array->type);
+    const char *at =
+        (const char *)array->data + index * (int64_t)npy_type_size(array->type);
     int32_t i32;
     int64_t i64;
     switch (array->type) {
@@ -291,7 +305,8 @@ int64_t npy_get_integer(const struct npy *array, int64_t index) {
 }
 
 double npy_get_float(const struct npy *array, int64_t index) {
-    const char *at = (const char *)array->data + index * (int64_t)npy_type_size(array->type);
+    const char *at =
+        (const char *)array->data + index * (int64_t)npy_type_size(array->type);
     uint16_t f16;
     float f32;
     double f64;
@@ -317,7 +332,8 @@ double npy_get_float(const struct npy *array, int64_t index) {
 
 /* ---- Writing ------------------------------------------------------------ */
 
-const char *npy_shape_text(struct arena *arena, const int64_t *shape, int rank) {
+const char *npy_shape_text(struct arena *arena, const int64_t *shape,
+                           int rank) {
     struct strbuf text;
     strbuf_init(&text, arena);
     strbuf_append_char(&text, '(');
@@ -328,11 +344,14 @@ const char *npy_shape_text(struct arena *arena, const int64_t *shape, int rank) 
 }
 
 /* Header padded so that the data starts at a multiple of 64, as NumPy does. */
-static bool write_stream(FILE *stream, struct arena *arena, const struct npy *array) {
+static bool write_stream(FILE *stream, struct arena *arena,
+                         const struct npy *array) {
     struct strbuf header;
     strbuf_init(&header, arena);
-    strbuf_printf(&header, "{'descr': '%s', 'fortran_order': False, 'shape': %s, }",
-                  types[array->type].descr, npy_shape_text(arena, array->shape, array->rank));
+    strbuf_printf(&header,
+                  "{'descr': '%s', 'fortran_order': False, 'shape': %s, }",
+                  types[array->type].descr,
+                  npy_shape_text(arena, array->shape, array->rank));
     size_t prefix = 10;
     strbuf_append_repeat(&header, ' ', 63 - (prefix + header.length) % 64);
     strbuf_append_char(&header, '\n');
@@ -342,10 +361,12 @@ static bool write_stream(FILE *stream, struct arena *arena, const struct npy *ar
     size_t bytes = (size_t)array->count * npy_type_size(array->type);
     return fwrite(start, sizeof start, 1, stream) == 1 &&
            fwrite(header.data, header.length, 1, stream) == 1 &&
-           (bytes == 0 || fwrite(array->data, bytes, 1, stream) == 1) && fflush(stream) == 0;
+           (bytes == 0 || fwrite(array->data, bytes, 1, stream) == 1) &&
+           fflush(stream) == 0;
 }
 
-const char *npy_write(struct arena *arena, const char *path, const struct npy *array) {
+const char *npy_write(struct arena *arena, const char *path,
+                      const struct npy *array) {
     bool standard = strcmp(path, "-") == 0;
     FILE *stream = standard ? stdout : fopen(path, "wb");
     if (!stream)

@@ -16,6 +16,7 @@
 enum { NPY_MAX_RANK = 8 };
 
 /* Element types: id, NumPy's name, NumPy's descr, bytes. */
+/* clang-format off */
 #define NPY_TYPES(T)            \
     T(BOOL, "bool", "|b1", 1)   \
     T(U8, "uint8", "|u1", 1)    \
@@ -24,20 +25,21 @@ enum { NPY_MAX_RANK = 8 };
     T(F16, "float16", "<f2", 2) \
     T(F32, "float32", "<f4", 4) \
     T(F64, "float64", "<f8", 8)
+/* clang-format on */
 
 enum npy_type {
 #define T(id, name, descr, bytes) NPY_##id,
     NPY_TYPES(T)
 #undef T
-    NPY_TYPE_COUNT
+        NPY_TYPE_COUNT
 };
 
 struct npy {
     enum npy_type type;
     int rank;
     int64_t shape[NPY_MAX_RANK];
-    int64_t count;     /* elements */
-    const void *data;  /* dense, C order; not aligned to more than one byte */
+    int64_t count;    /* elements */
+    const void *data; /* dense, C order; not aligned to more than one byte */
 };
 
 /* NumPy's name of the type, "float32". */
@@ -48,7 +50,8 @@ size_t npy_type_size(enum npy_type type);
 
 /* Parses a file in memory; data points into `bytes`.  NULL on success, else a
  * text in the arena that says what was found and what was expected. */
-const char *npy_parse(struct arena *arena, const void *bytes, size_t length, struct npy *out);
+const char *npy_parse(struct arena *arena, const void *bytes, size_t length,
+                      struct npy *out);
 
 /* Reads a file ("-": standard input) into the arena.  Result as npy_parse. */
 const char *npy_read(struct arena *arena, const char *path, struct npy *out);
@@ -62,8 +65,10 @@ double npy_get_float(const struct npy *array, int64_t index);
 /* True for float16, float32 and float64. */
 bool npy_is_float(enum npy_type type);
 
-/* Writes an array in format 1.0 ("-": standard output).  Result as npy_parse. */
-const char *npy_write(struct arena *arena, const char *path, const struct npy *array);
+/* Writes an array in format 1.0 ("-": standard output).  Result as npy_parse.
+ */
+const char *npy_write(struct arena *arena, const char *path,
+                      const struct npy *array);
 
 /* The shape as NumPy prints it, "(2, 8, 128)", in the arena. */
 const char *npy_shape_text(struct arena *arena, const int64_t *shape, int rank);

@@ -35,13 +35,17 @@ static const struct {
     char mark; /* in the table's commands */
     const char *usage, *summary;
 } commands[COMMAND_COUNT] = {
-    [COMMAND_COMPILE] = {"", 'C', "FILE.attn (-o OUT | --emit=STAGE | --dump-all DIR)",
-                         "compile an attention spec to IR, PTX, a cubin or a C header"},
-    [COMMAND_CHECK] = {"check", 'K', "FILE...", "check specs and print diagnostics"},
+    [COMMAND_COMPILE] =
+        {"", 'C', "FILE.attn (-o OUT | --emit=STAGE | --dump-all DIR)",
+         "compile an attention spec to IR, PTX, a cubin or a C header"},
+    [COMMAND_CHECK] = {"check", 'K', "FILE...",
+                       "check specs and print diagnostics"},
     [COMMAND_FMT] = {"fmt", 'F', "FILE...", "print specs in canonical form"},
-    [COMMAND_EXPLAIN] = {"explain", 'E', "FILE",
-                         "print plan, account, launch parameters and block map"},
-    [COMMAND_RUN] = {"run", 'R', "FILE", "run an attention on random or given inputs"},
+    [COMMAND_EXPLAIN] =
+        {"explain", 'E', "FILE",
+         "print plan, account, launch parameters and block map"},
+    [COMMAND_RUN] = {"run", 'R', "FILE",
+                     "run an attention on random or given inputs"},
     [COMMAND_BENCH] = {"bench", 'B', "FILE...", "measure on the GPU"},
 };
 
@@ -49,8 +53,9 @@ static const struct {
 static const char *help_of(enum option_id id, enum command command) {
     if (id != OPTION_CHECK)
         return table[id].help;
-    return command == COMMAND_FMT ? "exit 1 if a file is not in canonical form"
-                                  : "compare with the fp64 reference, exit 1 beyond the bounds";
+    return command == COMMAND_FMT
+               ? "exit 1 if a file is not in canonical form"
+               : "compare with the fp64 reference, exit 1 beyond the bounds";
 }
 
 const char *command_word(enum command command) {
@@ -85,10 +90,13 @@ static bool belongs(enum option_id id, enum command command) {
 }
 
 /* "; did you mean 'x'?" for a word close to one of the candidates, else "". */
-static const char *suggestion(struct parser *p, const char *prefix, const char *word,
-                              const char *const *candidates, size_t count) {
+static const char *suggestion(struct parser *p, const char *prefix,
+                              const char *word, const char *const *candidates,
+                              size_t count) {
     const char *closest = diag_closest(word, candidates, count);
-    return closest ? arena_printf(p->arena, "; did you mean '%s%s'?", prefix, closest) : "";
+    return closest ? arena_printf(p->arena, "; did you mean '%s%s'?", prefix,
+                                  closest)
+                   : "";
 }
 
 static size_t list_length(const char *const *list) {
@@ -109,7 +117,8 @@ static bool one_of(struct parser *p, const char *what, const char *word,
         strbuf_printf(&known, "%s%s", i ? ", " : "", list[i]);
     }
     return wrong(p, "unknown %s '%.80s'%s (known: %s)", what, word,
-                 suggestion(p, "", word, list, list_length(list)), strbuf_text(&known));
+                 suggestion(p, "", word, list, list_length(list)),
+                 strbuf_text(&known));
 }
 
 /* ---- Values ------------------------------------------------------------- */
@@ -128,18 +137,21 @@ static bool parse_size(struct parser *p, enum option_id id, const char *text,
                        enum size_name size) {
     int64_t value;
     if (!parse_integer(text, &value) || value < 1 || value > INT32_MAX)
-        return wrong(p, "--%s needs a whole number from 1 to 2147483647, not '%.80s'",
-                     table[id].name, text);
+        return wrong(
+            p, "--%s needs a whole number from 1 to 2147483647, not '%.80s'",
+            table[id].name, text);
     p->out->sizes[size] = value;
     return true;
 }
 
-static bool parse_seed(struct parser *p, enum option_id id, const char *text, uint64_t *out) {
+static bool parse_seed(struct parser *p, enum option_id id, const char *text,
+                       uint64_t *out) {
     char *end;
     errno = 0;
     *out = strtoull(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno)
-        return wrong(p, "--%s needs a whole number from 0 to 2^64-1, not '%.80s'",
+        return wrong(p,
+                     "--%s needs a whole number from 0 to 2^64-1, not '%.80s'",
                      table[id].name, text);
     return true;
 }
@@ -148,17 +160,20 @@ static bool parse_seconds(struct parser *p, const char *text) {
     char *end;
     double value = strtod(text, &end);
     if (end == text || *end || !(value > 0 && value <= 600))
-        return wrong(p, "--seconds needs a number above 0, up to 600, not '%.80s'", text);
+        return wrong(p,
+                     "--seconds needs a number above 0, up to 600, not '%.80s'",
+                     text);
     p->out->seconds = value;
     return true;
 }
 
 /* NAME of NAME=VALUE in the arena, the value behind it; NULL after an error. */
-static const char *split_name(struct parser *p, enum option_id id, const char *text,
-                              const char **out_value) {
+static const char *split_name(struct parser *p, enum option_id id,
+                              const char *text, const char **out_value) {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text || !equals[1]) {
-        wrong(p, "--%s needs %s, not '%.80s'", table[id].name, table[id].argument, text);
+        wrong(p, "--%s needs %s, not '%.80s'", table[id].name,
+              table[id].argument, text);
         return NULL;
     }
     *out_value = equals + 1;
@@ -194,8 +209,9 @@ static bool parse_param(struct parser *p, const char *text) {
         if (strcmp(p->out->params.data[i].name, param.name) == 0)
             return wrong(p, "--param %.80s is given twice", param.name);
     if (!parse_param_value(&param))
-        return wrong(p, "--param %.80s: '%.80s' is neither a number nor true or false",
-                     param.name, param.text);
+        return wrong(
+            p, "--param %.80s: '%.80s' is neither a number nor true or false",
+            param.name, param.text);
     vec_push(p->arena, &p->out->params, param);
     return true;
 }
@@ -211,8 +227,8 @@ static bool parse_range(const char *text, int64_t *low, int64_t *high) {
            *high <= INT32_MAX;
 }
 
-/* NAME=random, NAME=random:LO..HI or NAME=FILE; a file called "random" can be given
- * as ./random. */
+/* NAME=random, NAME=random:LO..HI or NAME=FILE; a file called "random" can be
+ * given as ./random. */
 static bool parse_tensor(struct parser *p, const char *text) {
     struct option_tensor tensor = {0};
     const char *value;
@@ -225,7 +241,9 @@ static bool parse_tensor(struct parser *p, const char *text) {
     if (strncmp(value, "random:", 7) == 0) {
         tensor.has_range = true;
         if (!parse_range(value + 7, &tensor.low, &tensor.high))
-            return wrong(p, "--tensor %.80s: '%.80s' is not random:LO..HI with LO <= HI in i32",
+            return wrong(p,
+                         "--tensor %.80s: '%.80s' is not random:LO..HI with LO "
+                         "<= HI in i32",
                          tensor.name, value);
     } else if (strcmp(value, "random") != 0) {
         tensor.file = value;
@@ -259,7 +277,8 @@ static bool parse_choice(struct parser *p, enum option_id id, const char *text,
             *out = i;
             return true;
         }
-    return one_of(p, arena_printf(p->arena, "value of --%s", table[id].name), text, choices);
+    return one_of(p, arena_printf(p->arena, "value of --%s", table[id].name),
+                  text, choices);
 }
 
 static bool parse_device(struct parser *p, const char *text) {
@@ -291,19 +310,24 @@ static bool parse_color(struct parser *p, const char *text) {
 
 /* ---- One option --------------------------------------------------------- */
 
-
 /* Options whose value is any text. */
 static const char **text_of(struct options *out, enum option_id id) {
     const struct {
         enum option_id id;
         const char **text;
     } texts[] = {
-        {OPTION_OUTPUT, &out->output},     {OPTION_EMIT, &out->emit},
-        {OPTION_DUMP_ALL, &out->dump_all}, {OPTION_RUN_PASS, &out->run_pass},
-        {OPTION_ENTRY, &out->entry},       {OPTION_SCHEDULE, &out->schedule},
-        {OPTION_TRACE, &out->trace},       {OPTION_Q, &out->q},
-        {OPTION_K, &out->k},               {OPTION_V, &out->v},
-        {OPTION_O, &out->o},               {OPTION_LSE, &out->lse},
+        {OPTION_OUTPUT, &out->output},
+        {OPTION_EMIT, &out->emit},
+        {OPTION_DUMP_ALL, &out->dump_all},
+        {OPTION_RUN_PASS, &out->run_pass},
+        {OPTION_ENTRY, &out->entry},
+        {OPTION_SCHEDULE, &out->schedule},
+        {OPTION_TRACE, &out->trace},
+        {OPTION_Q, &out->q},
+        {OPTION_K, &out->k},
+        {OPTION_V, &out->v},
+        {OPTION_O, &out->o},
+        {OPTION_LSE, &out->lse},
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].id == id)
@@ -340,10 +364,12 @@ static bool repeatable(enum option_id id) {
 }
 
 /* Options whose value has a form of its own. */
-static bool apply_value(struct parser *p, enum option_id id, const char *value) {
+static bool apply_value(struct parser *p, enum option_id id,
+                        const char *value) {
     struct options *out = p->out;
     if (id >= OPTION_BATCH && id <= OPTION_KV_LEN)
-        return parse_size(p, id, value, SIZE_BATCH + (enum size_name)(id - OPTION_BATCH));
+        return parse_size(p, id, value,
+                          SIZE_BATCH + (enum size_name)(id - OPTION_BATCH));
     if (id == OPTION_INCLUDE) {
         vec_push(p->arena, &out->include_dirs, value);
         return true;
@@ -352,14 +378,14 @@ static bool apply_value(struct parser *p, enum option_id id, const char *value) 
         out->has_emulator_seed = true;
         return parse_seed(p, id, value, &out->emulator_seed);
     }
-    return id == OPTION_TARGET    ? parse_targets(p, value)
-           : id == OPTION_PARAM   ? parse_param(p, value)
-           : id == OPTION_TENSOR  ? parse_tensor(p, value)
-           : id == OPTION_SEED    ? parse_seed(p, id, value, &out->seed)
-           : id == OPTION_DEVICE  ? parse_device(p, value)
-           : id == OPTION_LAYOUT  ? parse_layout(p, value)
-           : id == OPTION_COLOR   ? parse_color(p, value)
-                                  : parse_seconds(p, value);
+    return id == OPTION_TARGET   ? parse_targets(p, value)
+           : id == OPTION_PARAM  ? parse_param(p, value)
+           : id == OPTION_TENSOR ? parse_tensor(p, value)
+           : id == OPTION_SEED   ? parse_seed(p, id, value, &out->seed)
+           : id == OPTION_DEVICE ? parse_device(p, value)
+           : id == OPTION_LAYOUT ? parse_layout(p, value)
+           : id == OPTION_COLOR  ? parse_color(p, value)
+                                 : parse_seconds(p, value);
 }
 
 _Static_assert(OPTION_KV_LEN - OPTION_BATCH == SIZE_KV_LEN - SIZE_BATCH,
@@ -376,7 +402,8 @@ static bool apply(struct parser *p, enum option_id id, const char *value) {
         return wrong(p, "--%s is given twice", table[id].name);
     p->given[id] = true;
     if (value && !*value)
-        return wrong(p, "--%s needs %s, not an empty text", table[id].name, table[id].argument);
+        return wrong(p, "--%s needs %s, not an empty text", table[id].name,
+                     table[id].argument);
     const char **text = text_of(p->out, id);
     if (!text)
         return apply_value(p, id, value);
@@ -399,19 +426,21 @@ static bool unknown_option(struct parser *p, const char *name) {
         if (belongs((enum option_id)id, command))
             names[count++] = table[id].name;
     return wrong(p, "unknown option '--%.80s'%s%s%s%s", name,
-                 commands[command].word[0] ? " of 'attnc " : "", commands[command].word,
-                 commands[command].word[0] ? "'" : "",
+                 commands[command].word[0] ? " of 'attnc " : "",
+                 commands[command].word, commands[command].word[0] ? "'" : "",
                  suggestion(p, "--", name, names, count));
 }
 
-/* --name, --name=value, --name value; *next is the next word and moves on when it is
- * taken as the value. */
-static bool long_option(struct parser *p, const char *text, char *const **next) {
+/* --name, --name=value, --name value; *next is the next word and moves on when
+ * it is taken as the value. */
+static bool long_option(struct parser *p, const char *text,
+                        char *const **next) {
     size_t length = strcspn(text, "=");
     const char *name = arena_strndup(p->arena, text, length);
     const char *value = text[length] ? text + length + 1 : NULL;
     for (int id = 0; id < OPTION_COUNT; id++) {
-        if (strcmp(table[id].name, name) != 0 || !belongs((enum option_id)id, p->out->command))
+        if (strcmp(table[id].name, name) != 0 ||
+            !belongs((enum option_id)id, p->out->command))
             continue;
         if (!table[id].argument && value)
             return wrong(p, "--%s takes no value, found '%.80s'", name, value);
@@ -428,7 +457,9 @@ static bool long_option(struct parser *p, const char *text, char *const **next) 
 /* -Wno-NAME */
 static bool warning_option(struct parser *p, const char *text) {
     if (strncmp(text, "no-", 3) != 0)
-        return wrong(p, "unknown option '-W%.80s'; warnings are silenced with -Wno-NAME", text);
+        return wrong(
+            p, "unknown option '-W%.80s'; warnings are silenced with -Wno-NAME",
+            text);
     if (p->out->command == COMMAND_FMT)
         return wrong(p, "unknown option '-W%.80s' of 'attnc fmt'", text);
     if (!one_of(p, "warning", text + 3, frontend_warnings()))
@@ -438,11 +469,13 @@ static bool warning_option(struct parser *p, const char *text) {
 }
 
 /* -o OUT, -oOUT, -v, -I DIR */
-static bool short_option(struct parser *p, const char *text, char *const **next) {
+static bool short_option(struct parser *p, const char *text,
+                         char *const **next) {
     if (*text == 'W')
         return warning_option(p, text + 1);
     for (int id = 0; id < OPTION_COUNT; id++) {
-        if (table[id].letter != *text || !belongs((enum option_id)id, p->out->command))
+        if (table[id].letter != *text ||
+            !belongs((enum option_id)id, p->out->command))
             continue;
         const char *value = text[1] ? text + 1 : NULL;
         if (!takes_value((enum option_id)id))
@@ -483,14 +516,17 @@ static bool check_compile(struct parser *p) {
     if (o->list_passes)
         return o->files.count == 0 || wrong(p, "--list-passes takes no file");
     if (o->files.count != 1)
-        return wrong(p, o->files.count ? "one file at a time, found '%.80s' and '%.80s'"
-                                       : "no input file",
+        return wrong(p,
+                     o->files.count
+                         ? "one file at a time, found '%.80s' and '%.80s'"
+                         : "no input file",
                      o->files.count ? o->files.data[0] : "",
                      o->files.count > 1 ? o->files.data[1] : "");
     if (o->run_pass && o->dump_all)
         return wrong(p, "--run-pass and --dump-all exclude each other");
     if (!o->output && !o->emit && !o->dump_all && !o->run_pass)
-        return wrong(p, "nothing to do: give -o OUT, --emit=STAGE or --dump-all DIR");
+        return wrong(
+            p, "nothing to do: give -o OUT, --emit=STAGE or --dump-all DIR");
     if (o->output && strcmp(o->output, "-") == 0 && !o->emit && !o->run_pass)
         return wrong(p, "-o - needs --emit=STAGE to know what to write");
     return true;
@@ -518,10 +554,12 @@ static bool check_run(struct parser *p) {
     if (o->trace && o->device != DEVICE_CPU)
         return wrong(p, "--trace needs --device cpu");
     if (o->device == DEVICE_REFERENCE && (o->targets.count || o->schedule))
-        return wrong(p, "--device reference compiles nothing: --%s has no meaning there",
-                     o->schedule ? "schedule" : "target");
+        return wrong(
+            p, "--device reference compiles nothing: --%s has no meaning there",
+            o->schedule ? "schedule" : "target");
     if (o->device == DEVICE_REFERENCE && p->given[OPTION_LAYOUT])
-        return wrong(p, "--device reference has no memory order: --layout has no meaning there");
+        return wrong(p, "--device reference has no memory order: --layout has "
+                        "no meaning there");
     return check_outputs(p);
 }
 
@@ -532,27 +570,33 @@ static bool check_combination(struct parser *p) {
         return check_compile(p);
     if (o->files.count == 0)
         return wrong(p, "no input file");
-    bool several = command == COMMAND_CHECK || command == COMMAND_FMT || command == COMMAND_BENCH;
+    bool several = command == COMMAND_CHECK || command == COMMAND_FMT ||
+                   command == COMMAND_BENCH;
     if (!several && o->files.count > 1)
         return wrong(p, "'attnc %s' takes one file, found '%.80s' and '%.80s'",
-                     commands[command].word, o->files.data[0], o->files.data[1]);
+                     commands[command].word, o->files.data[0],
+                     o->files.data[1]);
     if (command == COMMAND_FMT && o->in_place && o->check)
         return wrong(p, "-i and --check exclude each other");
-    if (command == COMMAND_FMT && o->files.count > 1 && !o->in_place && !o->check)
+    if (command == COMMAND_FMT && o->files.count > 1 && !o->in_place &&
+        !o->check)
         return wrong(p, "several files need -i or --check");
     if (o->targets.count > 1 && command != COMMAND_CHECK)
         return wrong(p, "'attnc %s' takes one target, found '%s' and '%s'",
-                     commands[command].word, o->targets.data[0], o->targets.data[1]);
+                     commands[command].word, o->targets.data[0],
+                     o->targets.data[1]);
     return command != COMMAND_RUN || check_run(p);
 }
 
-enum options_result options_parse(struct arena *arena, int argc, char *const *argv,
-                                  struct options *out, const char **message) {
+enum options_result options_parse(struct arena *arena, int argc,
+                                  char *const *argv, struct options *out,
+                                  const char **message) {
     *out = (struct options){.seconds = 0.5};
     *message = NULL;
     struct parser p = {.arena = arena, .out = out};
     char *const *next = argv + (argc > 0);
-    for (int command = COMMAND_CHECK; *next && command < COMMAND_COUNT; command++)
+    for (int command = COMMAND_CHECK; *next && command < COMMAND_COUNT;
+         command++)
         if (strcmp(*next, commands[command].word) == 0) {
             out->command = (enum command)command;
             next++;
@@ -571,13 +615,15 @@ enum options_result options_parse(struct arena *arena, int argc, char *const *ar
 
 /* ---- Help --------------------------------------------------------------- */
 
-static void print_option(struct strbuf *out, enum option_id id, enum command command) {
+static void print_option(struct strbuf *out, enum option_id id,
+                         enum command command) {
     const struct option *option = &table[id];
     size_t start = out->length;
     strbuf_printf(out, option->letter ? "  -%c, " : "      ", option->letter);
     strbuf_printf(out, "--%s", option->name);
     if (option->argument && option->argument[0] == '[')
-        strbuf_printf(out, "[=%.*s]", (int)strlen(option->argument) - 2, option->argument + 1);
+        strbuf_printf(out, "[=%.*s]", (int)strlen(option->argument) - 2,
+                      option->argument + 1);
     else if (option->argument)
         strbuf_printf(out, " %s", option->argument);
     enum { COLUMN = 30 };
@@ -592,21 +638,24 @@ static void print_option(struct strbuf *out, enum option_id id, enum command com
 
 void options_help(enum command command, struct strbuf *out) {
     const char *word = commands[command].word;
-    strbuf_printf(out, "usage: attnc %s%s%s [options]\n", word, *word ? " " : "",
-                  commands[command].usage);
+    strbuf_printf(out, "usage: attnc %s%s%s [options]\n", word,
+                  *word ? " " : "", commands[command].usage);
     if (command == COMMAND_COMPILE) {
         for (int other = COMMAND_CHECK; other < COMMAND_COUNT; other++)
-            strbuf_printf(out, "       attnc %s %s [options]\n", commands[other].word,
-                          commands[other].usage);
+            strbuf_printf(out, "       attnc %s %s [options]\n",
+                          commands[other].word, commands[other].usage);
     }
     strbuf_printf(out, "\n%s\n\noptions:\n", commands[command].summary);
     for (int id = 0; id < OPTION_COUNT; id++)
         if (belongs((enum option_id)id, command))
             print_option(out, (enum option_id)id, command);
     if (command != COMMAND_FMT)
-        strbuf_append(out, "      -Wno-NAME               silence the warning [NAME]\n");
+        strbuf_append(
+            out, "      -Wno-NAME               silence the warning [NAME]\n");
     if (command == COMMAND_COMPILE)
-        strbuf_append(out, "\n'attnc COMMAND --help' explains check, fmt, explain, run, bench.\n");
-    strbuf_append(out, "\nexit status: 0; 1 the input or a check failed; 2 usage; "
-                       "3 the machine lacks what the command needs\n");
+        strbuf_append(out, "\n'attnc COMMAND --help' explains check, fmt, "
+                           "explain, run, bench.\n");
+    strbuf_append(out,
+                  "\nexit status: 0; 1 the input or a check failed; 2 usage; "
+                  "3 the machine lacks what the command needs\n");
 }

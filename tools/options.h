@@ -1,8 +1,9 @@
 /* The command line, parsed and checked for form.
  *
- * What can be wrong without looking at a spec is found here and is a usage error
- * (exit status 2): unknown options, missing or malformed values, options that
- * exclude each other.  What disagrees with the spec is found later (status 1).
+ * What can be wrong without looking at a spec is found here and is a usage
+ * error (exit status 2): unknown options, missing or malformed values, options
+ * that exclude each other.  What disagrees with the spec is found later (status
+ * 1).
  */
 #ifndef ATTN_TOOLS_OPTIONS_H
 #define ATTN_TOOLS_OPTIONS_H
@@ -29,7 +30,7 @@ enum command {
 /* Exit statuses. */
 enum {
     STATUS_OK = 0,
-    STATUS_FAILED = 1,  /* the input or the check failed */
+    STATUS_FAILED = 1, /* the input or the check failed */
     STATUS_USAGE = 2,
     STATUS_MISSING = 3, /* the machine lacks what the command needs */
 };
@@ -78,11 +79,18 @@ struct options {
     double seconds;
 };
 
-enum options_result { OPTIONS_OK, OPTIONS_HELP, OPTIONS_VERSION, OPTIONS_WRONG };
+enum options_result {
+    OPTIONS_OK,
+    OPTIONS_HELP,
+    OPTIONS_VERSION,
+    OPTIONS_WRONG
+};
 
-/* Parses argv[1..].  WRONG: *message (NULL otherwise) says what, in the arena. */
-enum options_result options_parse(struct arena *arena, int argc, char *const *argv,
-                                  struct options *out, const char **message);
+/* Parses argv[1..].  WRONG: *message (NULL otherwise) says what, in the arena.
+ */
+enum options_result options_parse(struct arena *arena, int argc,
+                                  char *const *argv, struct options *out,
+                                  const char **message);
 
 /* The word of a command; "" for compile. */
 const char *command_word(enum command command);

@@ -1,5 +1,5 @@
-/* What `attnc FILE -o OUT` writes: the kinds of output and how each is made from
- * PTX and kernel facts. */
+/* What `attnc FILE -o OUT` writes: the kinds of output and how each is made
+ * from PTX and kernel facts. */
 #ifndef ATTN_TOOLS_OUTPUT_H
 #define ATTN_TOOLS_OUTPUT_H
 
@@ -18,7 +18,8 @@ enum output_kind {
 enum output_kind output_kind_of(const char *path);
 
 /* OUT.EXT with a target put before the extension: OUT.sm_80.EXT. */
-const char *output_path_for_target(struct arena *arena, const char *path, const char *target);
+const char *output_path_for_target(struct arena *arena, const char *path,
+                                   const char *target);
 
 /* PTX with its facts, from a spec or from a module. */
 struct output_code {
@@ -30,9 +31,9 @@ struct output_code {
     const char *origin; /* input file, for comments and messages */
 };
 
-/* Writes the code as PTX, cubin or header.  STATUS_MISSING where the machine has no
- * assembler, or no NVRTC for extern functions. */
-int output_write_code(struct session *session, enum output_kind kind, const char *path,
-                      const struct output_code *code);
+/* Writes the code as PTX, cubin or header.  STATUS_MISSING where the machine
+ * has no assembler, or no NVRTC for extern functions. */
+int output_write_code(struct session *session, enum output_kind kind,
+                      const char *path, const struct output_code *code);
 
 #endif

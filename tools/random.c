@@ -1,6 +1,6 @@
-/* Counter-based random numbers: the finaliser of splitmix64 (Steele, Lea, Flood:
- * Fast Splittable Pseudorandom Number Generators, 2014) over key + index, and
- * Box-Muller for the normal distribution. */
+/* Counter-based random numbers: the finaliser of splitmix64 (Steele, Lea,
+ * Flood: Fast Splittable Pseudorandom Number Generators, 2014) over key +
+ * index, and Box-Muller for the normal distribution. */
 #include "tools/random.h"
 
 #include <math.h>
@@ -43,7 +43,9 @@ int random_bool(struct random_stream stream, int64_t index) {
     return (int)(draw(stream, index) >> 63);
 }
 
-int64_t random_integer(struct random_stream stream, int64_t index, int64_t low, int64_t high) {
-    uint64_t span = (uint64_t)(high - low) + 1; /* at most 2^32: the bias is below 2^-31 */
+int64_t random_integer(struct random_stream stream, int64_t index, int64_t low,
+                       int64_t high) {
+    uint64_t span =
+        (uint64_t)(high - low) + 1; /* at most 2^32: the bias is below 2^-31 */
     return low + (int64_t)(draw(stream, index) % span);
 }

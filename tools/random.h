@@ -1,5 +1,6 @@
-/* Seeded random inputs.  Element i of a stream is a pure function of the seed, the
- * stream's name and i: the same data on every machine, whatever else is drawn. */
+/* Seeded random inputs.  Element i of a stream is a pure function of the seed,
+ * the stream's name and i: the same data on every machine, whatever else is
+ * drawn. */
 #ifndef ATTN_TOOLS_RANDOM_H
 #define ATTN_TOOLS_RANDOM_H
 
@@ -19,6 +20,7 @@ void random_normal(struct random_stream stream, float *out, int64_t count);
 int random_bool(struct random_stream stream, int64_t index);
 
 /* Element `index`, a whole number of [low, high], both ends included. */
-int64_t random_integer(struct random_stream stream, int64_t index, int64_t low, int64_t high);
+int64_t random_integer(struct random_stream stream, int64_t index, int64_t low,
+                       int64_t high);
 
 #endif

@@ -14,7 +14,8 @@ void session_forget(struct session *session) {
         diag_silence(session->diags, session->options->silenced.data[i]);
 }
 
-struct session session_create(struct arena *arena, const struct options *options) {
+struct session session_create(struct arena *arena,
+                              const struct options *options) {
     struct session session = {
         .arena = arena,
         .options = options,
@@ -25,7 +26,8 @@ struct session session_create(struct arena *arena, const struct options *options
     return session;
 }
 
-/* NO_COLOR (no-color.org) and a stream that is no terminal switch colour off. */
+/* NO_COLOR (no-color.org) and a stream that is no terminal switch colour off.
+ */
 static bool use_colour(const struct options *options) {
     if (options->color != COLOR_AUTO)
         return options->color == COLOR_ALWAYS;
@@ -64,11 +66,13 @@ void session_say(const struct session *session, const char *format, ...) {
 const char *session_suggestion(const struct session *session, const char *word,
                                const char *const *candidates, size_t count) {
     const char *closest = diag_closest(word, candidates, count);
-    return closest ? arena_printf(session->arena, "; did you mean '%s'?", closest) : "";
+    return closest
+               ? arena_printf(session->arena, "; did you mean '%s'?", closest)
+               : "";
 }
 
-/* The attention that --entry names, or the only one.  Which attention a file has is
- * the command line's business, hence STATUS_USAGE. */
+/* The attention that --entry names, or the only one.  Which attention a file
+ * has is the command line's business, hence STATUS_USAGE. */
 static int find_attention(struct session *session, const struct spec *spec,
                           const struct attention **out) {
     const char *entry = session->options->entry, *path = spec->file->path;
@@ -78,19 +82,23 @@ static int find_attention(struct session *session, const struct spec *spec,
     strbuf_init(&list, session->arena);
     for (size_t i = 0; i < count; i++) {
         names[i] = spec->attentions[i].name;
-        strbuf_printf(&list, "%s%s", i ? ", " : "", diag_name(session->diags, names[i]));
+        strbuf_printf(&list, "%s%s", i ? ", " : "",
+                      diag_name(session->diags, names[i]));
     }
     if (count == 0)
-        return session_fail(session, STATUS_FAILED,
-                            "'%s' is a library: it holds no attention to compile", path);
+        return session_fail(
+            session, STATUS_FAILED,
+            "'%s' is a library: it holds no attention to compile", path);
     if (!entry && count > 1)
-        return session_fail(session, STATUS_USAGE,
-                            "'%s' holds several attentions, choose one with --entry: %s", path,
-                            strbuf_text(&list));
+        return session_fail(
+            session, STATUS_USAGE,
+            "'%s' holds several attentions, choose one with --entry: %s", path,
+            strbuf_text(&list));
     *out = entry ? ast_find_attention(spec, entry) : &spec->attentions[0];
     if (!*out)
-        return session_fail(session, STATUS_USAGE, "'%s' holds no attention '%s'%s (it has: %s)",
-                            path, diag_name(session->diags, entry),
+        return session_fail(session, STATUS_USAGE,
+                            "'%s' holds no attention '%s'%s (it has: %s)", path,
+                            diag_name(session->diags, entry),
                             session_suggestion(session, entry, names, count),
                             strbuf_text(&list));
     return STATUS_OK;
@@ -103,7 +111,8 @@ int session_check_schedule(struct session *session, const struct spec *spec) {
     struct schedule scratch = {0};
     session_forget(session);
     bool ok = frontend_override_schedule(session->arena, session->sources, spec,
-                                         session->options->schedule, &scratch, session->diags);
+                                         session->options->schedule, &scratch,
+                                         session->diags);
     if (!ok)
         session_report(session);
     session->diags = messages_so_far;
@@ -112,35 +121,41 @@ int session_check_schedule(struct session *session, const struct spec *spec) {
 
 int session_load(struct session *session, const struct spec **out_spec,
                  const struct attention **out_attention) {
-    return session_load_file(session, session->options->files.data[0], out_spec, out_attention);
+    return session_load_file(session, session->options->files.data[0], out_spec,
+                             out_attention);
 }
 
-int session_load_file(struct session *session, const char *path, const struct spec **out_spec,
+int session_load_file(struct session *session, const char *path,
+                      const struct spec **out_spec,
                       const struct attention **out_attention) {
-    *out_spec = frontend_check_file(session->arena, session->sources, path, &session->frontend,
-                                    session->diags);
+    *out_spec = frontend_check_file(session->arena, session->sources, path,
+                                    &session->frontend, session->diags);
     int status = session_report(session);
     if (!*out_spec || status != STATUS_OK)
         return STATUS_FAILED;
     status = session_check_schedule(session, *out_spec);
-    return status != STATUS_OK ? status : find_attention(session, *out_spec, out_attention);
+    return status != STATUS_OK
+               ? status
+               : find_attention(session, *out_spec, out_attention);
 }
 
-int session_write(struct session *session, const char *path, const void *bytes, size_t length) {
+int session_write(struct session *session, const char *path, const void *bytes,
+                  size_t length) {
     bool standard = strcmp(path, "-") == 0;
     FILE *stream = standard ? stdout : fopen(path, "wb");
     if (!stream)
-        return session_fail(session, STATUS_FAILED, "cannot open '%s': %s", path,
-                            strerror(errno));
-    bool ok = (length == 0 || fwrite(bytes, length, 1, stream) == 1) && fflush(stream) == 0;
+        return session_fail(session, STATUS_FAILED, "cannot open '%s': %s",
+                            path, strerror(errno));
+    bool ok = (length == 0 || fwrite(bytes, length, 1, stream) == 1) &&
+              fflush(stream) == 0;
     int error = errno;
     if (!standard && fclose(stream) != 0 && ok) {
         ok = false;
         error = errno;
     }
     return ok ? STATUS_OK
-              : session_fail(session, STATUS_FAILED, "cannot write '%s': %s", path,
-                             strerror(error));
+              : session_fail(session, STATUS_FAILED, "cannot write '%s': %s",
+                             path, strerror(error));
 }
 
 double session_clock(void) {

@@ -1,4 +1,5 @@
-/* The accuracy check: its bounds from both sides, and everything it must notice. */
+/* The accuracy check: its bounds from both sides, and everything it must
+ * notice. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <string.h>
@@ -26,7 +27,8 @@ static struct fixture setup(void) {
 
 static struct accuracy check(const struct fixture *f, enum scalar_type dtype) {
     const int64_t sizes[SIZE_COUNT] = {1, 2, 2, 3, 5};
-    struct ref_result reference = {(double *)(uintptr_t)f->ref_o, (double *)(uintptr_t)f->ref_lse,
+    struct ref_result reference = {(double *)(uintptr_t)f->ref_o,
+                                   (double *)(uintptr_t)f->ref_lse,
                                    (uint8_t *)(uintptr_t)f->kind};
     struct accuracy a;
     accuracy_check(&reference, f->o, f->lse, sizes, DIM, dtype, &a);
@@ -96,8 +98,8 @@ Test(accuracy, lse_is_optional) {
     struct fixture f = setup();
     const int64_t sizes[SIZE_COUNT] = {1, 2, 2, 3, 5};
     struct accuracy a;
-    accuracy_check(&(struct ref_result){f.ref_o, f.ref_lse, f.kind}, f.o, NULL, sizes, DIM,
-                   SCALAR_BF16, &a);
+    accuracy_check(&(struct ref_result){f.ref_o, f.ref_lse, f.kind}, f.o, NULL,
+                   sizes, DIM, SCALAR_BF16, &a);
     cr_expect(a.passed);
     cr_expect(!a.has_lse);
 }

@@ -9,8 +9,8 @@
 #include "tools/npy.h"
 
 /* A file of version `major`.0 with this header text, padded as NumPy does. */
-static size_t build(unsigned char *out, int major, const char *header, const void *data,
-                    size_t bytes) {
+static size_t build(unsigned char *out, int major, const char *header,
+                    const void *data, size_t bytes) {
     size_t prefix = major == 1 ? 10 : 12;
     size_t length = (prefix + strlen(header) + 1 + 63) / 64 * 64 - prefix;
     memcpy(out, "\x93NUMPY", 6);
@@ -34,7 +34,8 @@ struct fixture {
     struct npy array;
 };
 
-static const char *parse(struct fixture *f, const char *header, const void *data, size_t bytes) {
+static const char *parse(struct fixture *f, const char *header,
+                         const void *data, size_t bytes) {
     f->arena = f->arena ? f->arena : arena_create();
     f->length = build(f->bytes, 1, header, data, bytes);
     return npy_parse(f->arena, f->bytes, f->length, &f->array);
@@ -66,7 +67,8 @@ Test(npy, element_types) {
     cr_expect_eq(npy_get_integer(&f.array, 1), 1);
     cr_assert_null(parse(&f, HEADER("|u1", "(1,)"), "\xff", 1));
     cr_expect_eq(npy_get_integer(&f.array, 0), 255);
-    cr_assert_null(parse(&f, HEADER("<f2", "(3,)"), "\x00\x3c\x00\x7c\x01\x00", 6));
+    cr_assert_null(
+        parse(&f, HEADER("<f2", "(3,)"), "\x00\x3c\x00\x7c\x01\x00", 6));
     cr_expect_eq(npy_get_float(&f.array, 0), 1);
     cr_expect_eq(npy_get_float(&f.array, 1), INFINITY);
     cr_expect_eq(npy_get_float(&f.array, 2), 0x1p-24);
@@ -81,8 +83,9 @@ Test(npy, shapes) {
     cr_assert_null(parse(&f, HEADER("|u1", "(0, 5)"), "", 0));
     cr_expect_eq(f.array.count, 0);
     cr_assert_null(parse(&f, HEADER("|u1", "(3L, 1L)"), "abc", 3));
-    cr_assert_null(parse(&f, "{\"shape\": (1,2,), \"descr\": \"|u1\", \"fortran_order\": False}",
-                         "ab", 2));
+    cr_assert_null(parse(
+        &f, "{\"shape\": (1,2,), \"descr\": \"|u1\", \"fortran_order\": False}",
+        "ab", 2));
     cr_expect_eq(f.array.rank, 2);
 }
 
@@ -93,30 +96,39 @@ Test(npy, version_two) {
     cr_expect_eq(npy_get_integer(&f.array, 1), 'b');
 }
 
-static void expect_error(const char *header, size_t bytes, const char *expected) {
+static void expect_error(const char *header, size_t bytes,
+                         const char *expected) {
     struct fixture f = {0};
     static const char zeros[64];
     const char *error = parse(&f, header, zeros, bytes);
     cr_assert_not_null(error, "%s is accepted", header);
-    cr_expect_not_null(strstr(error, expected), "'%s' lacks '%s'", error, expected);
+    cr_expect_not_null(strstr(error, expected), "'%s' lacks '%s'", error,
+                       expected);
     arena_destroy(f.arena);
 }
 
 Test(npy, refuses_with_a_reason) {
     expect_error(HEADER(">f4", "(1,)"), 4, "elements of type '>f4'");
     expect_error(HEADER("<c8", "(1,)"), 8, "elements of type '<c8'");
-    expect_error("{'descr': '<f4', 'fortran_order': True, 'shape': (1,)}", 4, "Fortran order");
+    expect_error("{'descr': '<f4', 'fortran_order': True, 'shape': (1,)}", 4,
+                 "Fortran order");
     expect_error("{'descr': '<f4', 'fortran_order': False}", 4, "the keys");
     expect_error("{'descr': '<f4', 'descr': '<f4'}", 4, "once each");
-    expect_error("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}", 4, "a string");
+    expect_error(
+        "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': ()}", 4,
+        "a string");
     expect_error(HEADER("<f4", "(1)"), 4, "',' or ')'");
     expect_error(HEADER("<f4", "(-1,)"), 4, "an extent");
-    expect_error(HEADER("<f4", "(99999999999999999999,)"), 4, "fits in 64 bits");
-    expect_error(HEADER("<f4", "(4000000000, 4000000000, 4000000000)"), 4, "too large");
+    expect_error(HEADER("<f4", "(99999999999999999999,)"), 4,
+                 "fits in 64 bits");
+    expect_error(HEADER("<f4", "(4000000000, 4000000000, 4000000000)"), 4,
+                 "too large");
     expect_error(HEADER("<f4", "(1,1,1,1,1,1,1,1,1)"), 4, "at most 8 axes");
-    expect_error(HEADER("<f4", "(3,)"), 8, "8 bytes of elements; float32 (3,) needs 12");
+    expect_error(HEADER("<f4", "(3,)"), 8,
+                 "8 bytes of elements; float32 (3,) needs 12");
     expect_error(HEADER("<f4", "(1,)"), 8, "8 bytes of elements");
-    expect_error("{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", 4, "the end");
+    expect_error("{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", 4,
+                 "the end");
     expect_error("nonsense", 0, "'{'");
     expect_error("{'descr", 0, "a closed string");
 }
@@ -128,12 +140,14 @@ Test(npy, truncated) {
     for (size_t length = 0; length < f.length; length++) {
         unsigned char *exact = malloc(length ? length : 1);
         memcpy(exact, f.bytes, length);
-        cr_expect_not_null(npy_parse(f.arena, exact, length, &f.array), "%zu bytes", length);
+        cr_expect_not_null(npy_parse(f.arena, exact, length, &f.array),
+                           "%zu bytes", length);
         free(exact);
     }
 }
 
-/* Every byte of the header changed to every value: an error or a parse, no crash. */
+/* Every byte of the header changed to every value: an error or a parse, no
+ * crash. */
 Test(npy, damaged) {
     struct fixture f = {0};
     cr_assert_null(parse(&f, HEADER("<f4", "(2,)"), "12345678", 8));
@@ -145,7 +159,9 @@ Test(npy, damaged) {
             damaged[at] = (unsigned char)value;
             accepted += npy_parse(f.arena, damaged, f.length, &f.array) == NULL;
         }
-    cr_expect_lt(accepted, 80 + 64 * 3); /* the original, and other blanks in the padding */
+    cr_expect_lt(
+        accepted,
+        80 + 64 * 3); /* the original, and other blanks in the padding */
 }
 
 Test(npy, written_files_read_back) {
@@ -161,8 +177,12 @@ Test(npy, written_files_read_back) {
     cr_expect_eq(back.shape[2], 2);
     cr_expect_eq(memcmp(back.data, data, sizeof data), 0);
     const char *start = (const char *)back.data - 128;
-    cr_expect_eq(memcmp(start, "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': "
-                               "False, 'shape': (1, 2, 2), }", 72), 0);
+    cr_expect_eq(
+        memcmp(start,
+               "\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': "
+               "False, 'shape': (1, 2, 2), }",
+               72),
+        0);
     cr_expect_eq(start[127], '\n');
     arena_destroy(arena);
 }

@@ -24,11 +24,13 @@ static enum options_result parse(const char *line) {
 static void expect_wrong(const char *line, const char *expected) {
     cr_assert_eq(parse(line), OPTIONS_WRONG, "'%s' is accepted", line);
     cr_assert_not_null(message, "'%s'", line);
-    cr_expect_not_null(strstr(message, expected), "'%s': '%s' lacks '%s'", line, message, expected);
+    cr_expect_not_null(strstr(message, expected), "'%s': '%s' lacks '%s'", line,
+                       message, expected);
 }
 
 Test(options, compile) {
-    cr_assert_eq(parse("x.attn -o x.cubin --target sm_80,sm_90a -Iinc -I more"), OPTIONS_OK);
+    cr_assert_eq(parse("x.attn -o x.cubin --target sm_80,sm_90a -Iinc -I more"),
+                 OPTIONS_OK);
     cr_expect_eq(options.command, COMMAND_COMPILE);
     cr_expect_str_eq(options.output, "x.cubin");
     cr_expect_eq(options.targets.count, 2);
@@ -44,9 +46,12 @@ Test(options, compile) {
 }
 
 Test(options, run) {
-    cr_assert_eq(parse("run x.attn --device cpu --batch 2 --heads=8 --kv-heads 2 --q-len 17 "
-                       "--param w=-3 --param c=1.5 --param b=true --tensor t=random:0..7"),
-                 OPTIONS_OK);
+    cr_assert_eq(
+        parse(
+            "run x.attn --device cpu --batch 2 --heads=8 --kv-heads 2 --q-len "
+            "17 "
+            "--param w=-3 --param c=1.5 --param b=true --tensor t=random:0..7"),
+        OPTIONS_OK);
     cr_expect_eq(options.command, COMMAND_RUN);
     cr_expect_eq(options.device, DEVICE_CPU);
     cr_expect_eq(options.sizes[SIZE_BATCH], 2);
@@ -62,17 +67,21 @@ Test(options, run) {
     cr_expect(options.tensors.data[0].has_range);
     cr_expect_eq(options.tensors.data[0].high, 7);
     cr_expect_null(options.tensors.data[0].file);
-    cr_assert_eq(parse("run x.attn --o - --lse y.npy --seed 18446744073709551615"), OPTIONS_OK);
+    cr_assert_eq(
+        parse("run x.attn --o - --lse y.npy --seed 18446744073709551615"),
+        OPTIONS_OK);
     cr_expect_eq(options.seed, UINT64_MAX);
 }
 
 Test(options, others) {
-    cr_assert_eq(parse("check a.attn b.attn --json -Wno-unused-param"), OPTIONS_OK, "%s", message);
+    cr_assert_eq(parse("check a.attn b.attn --json -Wno-unused-param"),
+                 OPTIONS_OK, "%s", message);
     cr_expect_str_eq(options.silenced.data[0], "unused-param");
     cr_assert_eq(parse("fmt -i a.attn b.attn"), OPTIONS_OK);
     cr_assert_eq(parse("explain a.attn --ptx --color=never"), OPTIONS_OK);
     cr_expect_eq(options.color, COLOR_NEVER);
-    cr_assert_eq(parse("bench a.attn --seconds 2 --layout bshd --color"), OPTIONS_OK);
+    cr_assert_eq(parse("bench a.attn --seconds 2 --layout bshd --color"),
+                 OPTIONS_OK);
     cr_expect_eq(options.layout, LAYOUT_BSHD);
     cr_expect_eq(options.color, COLOR_ALWAYS);
 }
@@ -86,13 +95,16 @@ Test(options, help_and_version) {
 }
 
 Test(options, unknown) {
-    expect_wrong("run x.attn --q-length 3", "unknown option '--q-length' of 'attnc run'");
+    expect_wrong("run x.attn --q-length 3",
+                 "unknown option '--q-length' of 'attnc run'");
     expect_wrong("run x.attn --qlen 3", "did you mean '--q-len'?");
     expect_wrong("check x.attn -x", "unknown option '-x'");
     expect_wrong("x.attn --batch 3", "unknown option '--batch'");
-    expect_wrong("fmt x.attn --target sm_80", "unknown option '--target' of 'attnc fmt'");
+    expect_wrong("fmt x.attn --target sm_80",
+                 "unknown option '--target' of 'attnc fmt'");
     expect_wrong("check x.attn -Wall", "-Wno-NAME");
-    expect_wrong("check x.attn -Wno-unused-parm", "did you mean 'unused-param'?");
+    expect_wrong("check x.attn -Wno-unused-parm",
+                 "did you mean 'unused-param'?");
     expect_wrong("check x.attn --target sm_81", "unknown target 'sm_81'");
     expect_wrong("run x.attn --device tpu", "unknown value of --device 'tpu'");
 }
@@ -107,23 +119,29 @@ Test(options, malformed) {
     expect_wrong("run x.attn --param w", "--param needs NAME=X");
     expect_wrong("run x.attn --param =3", "--param needs NAME=X");
     expect_wrong("run x.attn --param w=", "--param needs NAME=X");
-    expect_wrong("run x.attn --param w=abc", "neither a number nor true or false");
+    expect_wrong("run x.attn --param w=abc",
+                 "neither a number nor true or false");
     expect_wrong("run x.attn --tensor t", "--tensor needs NAME=FILE");
     expect_wrong("run x.attn --tensor t=random:5..2", "not random:LO..HI");
     expect_wrong("run x.attn --tensor t=random:0..", "not random:LO..HI");
-    expect_wrong("run x.attn --tensor t=random:0..9999999999", "not random:LO..HI");
+    expect_wrong("run x.attn --tensor t=random:0..9999999999",
+                 "not random:LO..HI");
     expect_wrong("run x.attn --seed -1", "--seed needs a whole number");
-    expect_wrong("bench x.attn --seconds 0", "--seconds needs a number above 0");
+    expect_wrong("bench x.attn --seconds 0",
+                 "--seconds needs a number above 0");
     expect_wrong("run x.attn --check=yes", "--check takes no value");
     expect_wrong("x.attn -o", "-o needs OUT");
 }
 
 Test(options, repeated) {
-    expect_wrong("run x.attn --param w=1 --param w=2", "--param w is given twice");
-    expect_wrong("run x.attn --tensor t=a --tensor t=b", "--tensor t is given twice");
+    expect_wrong("run x.attn --param w=1 --param w=2",
+                 "--param w is given twice");
+    expect_wrong("run x.attn --tensor t=a --tensor t=b",
+                 "--tensor t is given twice");
     expect_wrong("run x.attn --batch 1 --batch 1", "--batch is given twice");
     expect_wrong("x.attn -o a.ptx -o b.ptx", "--output is given twice");
-    expect_wrong("check x.attn --target sm_80 --target sm_80", "--target sm_80 is given twice");
+    expect_wrong("check x.attn --target sm_80 --target sm_80",
+                 "--target sm_80 is given twice");
 }
 
 Test(options, combinations) {
@@ -137,9 +155,12 @@ Test(options, combinations) {
     expect_wrong("run x.attn --o - --json", "two outputs to standard output");
     expect_wrong("run x.attn --o a --lse a", "name the same file");
     expect_wrong("run x.attn --target sm_80,sm_90a", "takes one target");
-    expect_wrong("run x.attn --device gpu --trace t.json", "--trace needs --device cpu");
-    expect_wrong("run x.attn --emulator-seed 3", "--emulator-seed needs --device cpu");
-    expect_wrong("run x.attn --device reference --target sm_80", "--target has no meaning");
+    expect_wrong("run x.attn --device gpu --trace t.json",
+                 "--trace needs --device cpu");
+    expect_wrong("run x.attn --emulator-seed 3",
+                 "--emulator-seed needs --device cpu");
+    expect_wrong("run x.attn --device reference --target sm_80",
+                 "--target has no meaning");
     expect_wrong("fmt a.attn b.attn", "several files need -i or --check");
     expect_wrong("fmt a.attn -i --check", "exclude each other");
 }
