@@ -6,7 +6,7 @@
 
 #include "frontend/fold.h"
 
-/* ---- spellings -------------------------------------------------------------- */
+/* ---- spellings ----------------------------------------------------------- */
 
 const char *ast_type_name(enum value_type type) {
     static const char *const names[] = {"bool", "i32", "f32"};
@@ -14,7 +14,8 @@ const char *ast_type_name(enum value_type type) {
 }
 
 const char *ast_scalar_name(enum scalar_type type) {
-    static const char *const names[SCALAR_TYPE_COUNT] = {"bool", "i32", "f32", "f16", "bf16"};
+    static const char *const names[SCALAR_TYPE_COUNT] = {"bool", "i32", "f32",
+                                                         "f16", "bf16"};
     return names[type];
 }
 
@@ -24,8 +25,8 @@ const char *ast_index_name(enum index_name index) {
 }
 
 const char *ast_size_name(enum size_name size) {
-    static const char *const names[SIZE_COUNT] = {"batch", "heads", "kv_heads", "q_len",
-                                                  "kv_len"};
+    static const char *const names[SIZE_COUNT] = {"batch", "heads", "kv_heads",
+                                                  "q_len", "kv_len"};
     return names[size];
 }
 
@@ -35,8 +36,9 @@ const char *ast_unary_name(enum unary_op op) {
 }
 
 const char *ast_binary_name(enum binary_op op) {
-    static const char *const names[] = {"+", "-",  "*", "/",  "%",  "&",  "|",  "^",  "<<",
-                                        ">>", "<", "<=", ">", ">=", "==", "!=", "&&", "||"};
+    static const char *const names[] = {
+        "+",  "-", "*",  "/", "%",  "&",  "|",  "^",  "<<",
+        ">>", "<", "<=", ">", ">=", "==", "!=", "&&", "||"};
     return names[op];
 }
 
@@ -51,21 +53,26 @@ const char *ast_builtin_name(enum builtin builtin) {
 
 const char *ast_schedule_key_name(enum schedule_key key) {
     static const char *const names[SCHEDULE_KEY_COUNT] = {
-        "tile",     "stages",            "consumers", "overlap",
-        "exp_poly", "rescale_threshold", "order",
+        "tile",    "stages",   "consumers",
+        "overlap", "exp_poly", "rescale_threshold",
+        "order",
     };
     return names[key];
 }
 
 enum value_type ast_value_type(enum scalar_type type) {
-    return type == SCALAR_BOOL ? TYPE_BOOL : type == SCALAR_I32 ? TYPE_I32 : TYPE_F32;
+    return type == SCALAR_BOOL  ? TYPE_BOOL
+           : type == SCALAR_I32 ? TYPE_I32
+                                : TYPE_F32;
 }
 
 enum scalar_type ast_scalar_type(enum value_type type) {
-    return type == TYPE_BOOL ? SCALAR_BOOL : type == TYPE_I32 ? SCALAR_I32 : SCALAR_F32;
+    return type == TYPE_BOOL  ? SCALAR_BOOL
+           : type == TYPE_I32 ? SCALAR_I32
+                              : SCALAR_F32;
 }
 
-/* ---- constants and dependence -------------------------------------------------- */
+/* ---- constants and dependence -------------------------------------------- */
 
 bool ast_is_const(const struct expr *expr) {
     return expr->kind == EXPR_CONST;
@@ -103,17 +110,19 @@ bool ast_uses_head(const struct expr *expr) {
 }
 
 bool ast_is_uniform(const struct expr *expr) {
-    return !(expr->deps & (DEP_B | DEP_H | DEP_H_KV | DEP_Q | DEP_KV | DEP_S | DEP_FN_PARAM));
+    return !(expr->deps & (DEP_B | DEP_H | DEP_H_KV | DEP_Q | DEP_KV | DEP_S |
+                           DEP_FN_PARAM));
 }
 
-const struct attention *ast_find_attention(const struct spec *spec, const char *name) {
+const struct attention *ast_find_attention(const struct spec *spec,
+                                           const char *name) {
     for (size_t i = 0; i < spec->attention_count; i++)
         if (strcmp(spec->attentions[i].name, name) == 0)
             return &spec->attentions[i];
     return NULL;
 }
 
-/* ---- inlining --------------------------------------------------------------------- */
+/* ---- inlining ------------------------------------------------------------ */
 
 /* deps, depth and nodes of a copied node from its arguments. */
 static void remeasure(struct expr *node) {
@@ -140,7 +149,8 @@ const struct expr *ast_inline(struct arena *arena, const struct expr *body,
     if (!(body->deps & DEP_FN_PARAM) && body->kind != EXPR_CALL)
         return body;
     struct expr *copy = ARENA_NEW(arena, struct expr);
-    const struct expr **inner = ARENA_NEW_ARRAY(arena, const struct expr *, body->arg_count);
+    const struct expr **inner =
+        ARENA_NEW_ARRAY(arena, const struct expr *, body->arg_count);
     *copy = *body;
     copy->args = inner;
     for (size_t i = 0; i < body->arg_count; i++)
@@ -149,8 +159,8 @@ const struct expr *ast_inline(struct arena *arena, const struct expr *body,
     return copy;
 }
 
-void ast_walk(const struct expr *expr, void (*visit)(void *ctx, const struct expr *node),
-              void *ctx) {
+void ast_walk(const struct expr *expr,
+              void (*visit)(void *ctx, const struct expr *node), void *ctx) {
     for (size_t i = 0; i < expr->arg_count; i++)
         ast_walk(expr->args[i], visit, ctx);
     if (expr->kind == EXPR_CALL && expr->fn->body)

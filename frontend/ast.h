@@ -26,30 +26,37 @@
 enum {
     AST_MAX_DEPTH = 1024,
     AST_MAX_NODES = 100000, /* of all lines of one attention together */
-    AST_MAX_ARGS = 64, /* parameters of a fn */
+    AST_MAX_ARGS = 64,      /* parameters of a fn */
 };
 
 /* Type of an expression. */
 enum value_type { TYPE_BOOL, TYPE_I32, TYPE_F32 };
 
 /* The index names: batch, query head, KV head, query position, key position. */
-enum index_name { INDEX_B, INDEX_H, INDEX_H_KV, INDEX_Q, INDEX_KV, INDEX_COUNT };
+enum index_name {
+    INDEX_B,
+    INDEX_H,
+    INDEX_H_KV,
+    INDEX_Q,
+    INDEX_KV,
+    INDEX_COUNT
+};
 
 enum expr_kind {
-    EXPR_CONST,  /* bits */
-    EXPR_INDEX,  /* index; i32 */
-    EXPR_SIZE,   /* size; i32 */
-    EXPR_SCORE,  /* `s`: scaled score after the score lines above; f32 */
-    EXPR_PARAM,  /* param */
-    EXPR_READ,   /* tensor[args], args i32, one per axis */
-    EXPR_LET,    /* let: a value fixed where it stands; share it, do not copy */
+    EXPR_CONST, /* bits */
+    EXPR_INDEX, /* index; i32 */
+    EXPR_SIZE,  /* size; i32 */
+    EXPR_SCORE, /* `s`: scaled score after the score lines above; f32 */
+    EXPR_PARAM, /* param */
+    EXPR_READ,  /* tensor[args], args i32, one per axis */
+    EXPR_LET,   /* let: a value fixed where it stands; share it, do not copy */
     EXPR_FN_PARAM, /* parameter number fn_param of the fn around it */
-    EXPR_UNARY,  /* unary, args[0] */
-    EXPR_BINARY, /* binary, args[0..1], both of one type */
-    EXPR_SELECT, /* args[0] ? args[1] : args[2], the arms have the node's type */
-    EXPR_CAST,   /* args[0] converted to the node's type */
-    EXPR_BUILTIN, /* builtin, args: all of one type */
-    EXPR_CALL,   /* fn(args), args have exactly the parameters' types */
+    EXPR_UNARY,    /* unary, args[0] */
+    EXPR_BINARY,   /* binary, args[0..1], both of one type */
+    EXPR_SELECT,   /* args[0] ? args[1] : args[2], arms of the node's type */
+    EXPR_CAST,     /* args[0] converted to the node's type */
+    EXPR_BUILTIN,  /* builtin, args: all of one type */
+    EXPR_CALL,     /* fn(args), args have exactly the parameters' types */
 };
 
 enum unary_op {
@@ -63,18 +70,21 @@ enum unary_op {
  * and x - y*floor(x/y) on f32.  Shift counts are taken modulo 32, SHR is
  * arithmetic.  AND_THEN, OR_ELSE: the right side is not evaluated (no tensor
  * read) when the left one decides. */
+/* clang-format off */
 enum binary_op {
     BINARY_ADD, BINARY_SUB, BINARY_MUL, BINARY_DIV, BINARY_MOD, /* [i32 f32] */
-    BINARY_AND, BINARY_OR, BINARY_XOR,                          /* [i32 bool] */
-    BINARY_SHL, BINARY_SHR,                                     /* [i32] */
-    BINARY_LT, BINARY_LE, BINARY_GT, BINARY_GE,                 /* [i32 f32] */
-    BINARY_EQ, BINARY_NE,                                       /* [i32 f32 bool] */
-    BINARY_AND_THEN, BINARY_OR_ELSE,                            /* [bool] */
+    BINARY_AND, BINARY_OR, BINARY_XOR,                 /* [i32 bool] */
+    BINARY_SHL, BINARY_SHR,                            /* [i32] */
+    BINARY_LT, BINARY_LE, BINARY_GT, BINARY_GE,        /* [i32 f32] */
+    BINARY_EQ, BINARY_NE,                              /* [i32 f32 bool] */
+    BINARY_AND_THEN, BINARY_OR_ELSE,                   /* [bool] */
 };
+/* clang-format on */
 
 /* Built-in functions: id, spelling, arguments, type rule.
  * KEEP: i32 stays i32, with one f32 all are f32.  FLOAT: all f32, gives f32.
  * ABS of i32 wraps.  MIN and MAX with one NaN give the other. */
+/* clang-format off */
 #define AST_BUILTINS(B) \
     B(ABS, "abs", 1, KEEP)       \
     B(MIN, "min", 2, KEEP)       \
@@ -94,12 +104,13 @@ enum binary_op {
     B(CEIL, "ceil", 1, FLOAT)    \
     B(ROUND, "round", 1, FLOAT)  /* to even */ \
     B(POW, "pow", 2, FLOAT)
+/* clang-format on */
 
 enum builtin {
 #define B(id, name, args, rule) BUILTIN_##id,
     AST_BUILTINS(B)
 #undef B
-    BUILTIN_COUNT
+        BUILTIN_COUNT
 };
 
 /* What an expression depends on: through lets, and through fns by the arguments
@@ -171,8 +182,8 @@ struct fn {
     enum value_type type;    /* of the result */
     const struct expr *body; /* extern: the model, NULL when there is none */
     bool is_extern;
-    bool calls_extern;            /* itself or through others; true if is_extern */
-    bool lacks_model;             /* itself or through others an extern without model */
+    bool calls_extern; /* is extern, or calls one through others too */
+    bool lacks_model;  /* the same, of externs without a model */
     const struct source_file *file; /* extern: the CUDA file, NULL otherwise */
     struct source_range file_where; /* extern: the file name in the spec */
 };
@@ -190,7 +201,7 @@ struct param {
 struct tensor {
     const char *name;
     struct source_range where;
-    enum scalar_type type; /* of the elements in memory */
+    enum scalar_type type;      /* of the elements in memory */
     enum value_type value_type; /* of a read: f16 and bf16 are read as f32 */
     int rank;
     /* i32 expressions over sizes, consts and params (fn calls allowed); to be
@@ -247,15 +258,15 @@ enum schedule_order {
 
 struct schedule {
     bool given[SCHEDULE_KEY_COUNT];
-    struct source_range where[SCHEDULE_KEY_COUNT];  /* key and values */
-    int tile_m, tile_n;       /* multiples of 16 and 8 */
-    int stages;               /* >= 1 */
-    int consumers;            /* >= 1 */
+    struct source_range where[SCHEDULE_KEY_COUNT]; /* key and values */
+    int tile_m, tile_n;                            /* multiples of 16 and 8 */
+    int stages;                                    /* >= 1 */
+    int consumers;                                 /* >= 1 */
     enum schedule_overlap overlap;
-    float exp_poly;           /* share of the exp2 on FMA pipes, 0 to 1 */
-    float rescale_threshold;  /* tau, log2 units, finite, >= 0 */
+    float exp_poly;          /* share of the exp2 on FMA pipes, 0 to 1 */
+    float rescale_threshold; /* tau, log2 units, finite, >= 0 */
     enum schedule_order order;
-    struct source_range block; /* the word `schedule`; nowhere if there is none */
+    struct source_range block; /* the word `schedule`, or nowhere */
 };
 
 struct target_ref {
@@ -265,11 +276,12 @@ struct target_ref {
 
 struct attention {
     const char *name;
-    struct source_range where; /* the name */
-    enum scalar_type dtype;    /* SCALAR_F16 or SCALAR_BF16 */
+    struct source_range where;   /* the name */
+    enum scalar_type dtype;      /* SCALAR_F16 or SCALAR_BF16 */
     int head_dim_qk, head_dim_v; /* 8 to 256 in steps of 8 */
-    int group;                 /* query heads per KV head; 0: any */
-    const struct expr *scale;  /* f32 over consts and params; NULL: 1/sqrt(head_dim_qk) */
+    int group;                   /* query heads per KV head; 0: any */
+    /* f32 over consts and params; NULL: 1/sqrt(head_dim_qk) */
+    const struct expr *scale;
     struct param *params;
     size_t param_count;
     struct tensor *tensors;
@@ -299,53 +311,82 @@ struct spec {
 };
 
 /* Attention by name, NULL if there is none. */
-const struct attention *ast_find_attention(const struct spec *spec, const char *name);
+const struct attention *ast_find_attention(const struct spec *spec,
+                                           const char *name);
 
-/* Constant values as C values; the type must fit (asserted). */
+/* Value of a constant leaf; kind and type must fit (asserted). */
 int32_t ast_const_i32(const struct expr *expr);
+
+/* The same for f32. */
 float ast_const_f32(const struct expr *expr);
+
+/* The same for bool. */
 bool ast_const_bool(const struct expr *expr);
 
 /* True for a constant leaf. */
 bool ast_is_const(const struct expr *expr);
 
-/* Dependence: on s; on the query row (q); on the key column (kv); on the head
- * or the batch (b, h, h_kv); on nothing that changes inside one launch. */
+/* Depends on s. */
 bool ast_uses_score(const struct expr *expr);
+
+/* Depends on the query row (q). */
 bool ast_uses_row(const struct expr *expr);
+
+/* Depends on the key column (kv). */
 bool ast_uses_column(const struct expr *expr);
+
+/* Depends on the batch or the head (b, h, h_kv). */
 bool ast_uses_head(const struct expr *expr);
+
+/* Depends on nothing that changes inside of one launch. */
 bool ast_is_uniform(const struct expr *expr);
 
 /* A copy of `body` with EXPR_FN_PARAM number i replaced by args[i] (inlining of
- * one call; calls inside stay calls).  The arguments are shared, not copied.  deps
- * is recomputed; depth and nodes are estimates. */
+ * one call; calls inside stay calls).  The arguments are shared, not copied.
+ * deps is recomputed; depth and nodes are estimates. */
 const struct expr *ast_inline(struct arena *arena, const struct expr *body,
                               const struct expr *const *args);
 
 /* Calls visit(ctx, node) for `expr` and everything below it, children first;
  * fn bodies are entered at each call, lets are not (they are items themselves,
  * and a chain of them could take exponential time). */
-void ast_walk(const struct expr *expr, void (*visit)(void *ctx, const struct expr *node),
-              void *ctx);
+void ast_walk(const struct expr *expr,
+              void (*visit)(void *ctx, const struct expr *node), void *ctx);
 
 /* Launch-time code of an extent (or any integer expression without index
  * names, s, tensor reads and f32): fns are inlined, parameters are numbered by
  * param.number.  False: the expression holds something else. */
-bool ast_size_expr(struct arena *arena, const struct expr *expr, struct size_expr *out);
+bool ast_size_expr(struct arena *arena, const struct expr *expr,
+                   struct size_expr *out);
 
-/* Spellings for messages and dumps. */
+/* Spelling of a value type: "f32". */
 const char *ast_type_name(enum value_type type);
+
+/* Spelling of an element type: "bf16". */
 const char *ast_scalar_name(enum scalar_type type);
+
+/* Spelling of an index: "h_kv". */
 const char *ast_index_name(enum index_name index);
+
+/* Spelling of a size: "kv_len". */
 const char *ast_size_name(enum size_name size);
+
+/* Spelling of an operator: "-". */
 const char *ast_unary_name(enum unary_op op);
+
+/* Spelling of an operator: "<=". */
 const char *ast_binary_name(enum binary_op op);
+
+/* Spelling of a built-in: "tanh". */
 const char *ast_builtin_name(enum builtin builtin);
+
+/* Spelling of a key: "exp_poly". */
 const char *ast_schedule_key_name(enum schedule_key key);
 
-/* Value type of a tensor element or parameter; scalar type of a parameter. */
+/* Type of the value that reading such an element gives. */
 enum value_type ast_value_type(enum scalar_type type);
+
+/* Element type that holds such a value. */
 enum scalar_type ast_scalar_type(enum value_type type);
 
 /* The expression as .attn text, fully parenthesised where it must be; floats

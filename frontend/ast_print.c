@@ -21,7 +21,8 @@ struct style {
     const struct callees *numbered; /* NULL: by name */
 };
 
-static void print(struct strbuf *out, const struct expr *expr, struct style style);
+static void print(struct strbuf *out, const struct expr *expr,
+                  struct style style);
 
 /* Nine digits read back to the same f32; the host's locale must not show. */
 static void print_float(struct strbuf *out, float value) {
@@ -68,8 +69,9 @@ static void print_const(struct strbuf *out, const struct expr *expr) {
     }
 }
 
-static void print_args(struct strbuf *out, const char *name, const char *brackets,
-                       const struct expr *expr, struct style style) {
+static void print_args(struct strbuf *out, const char *name,
+                       const char *brackets, const struct expr *expr,
+                       struct style style) {
     strbuf_printf(out, "%s%c", name, brackets[0]);
     for (size_t i = 0; i < expr->arg_count; i++) {
         strbuf_append(out, i ? ", " : "");
@@ -78,7 +80,8 @@ static void print_args(struct strbuf *out, const char *name, const char *bracket
     strbuf_append_char(out, brackets[1]);
 }
 
-static void print_binary(struct strbuf *out, const struct expr *expr, struct style style) {
+static void print_binary(struct strbuf *out, const struct expr *expr,
+                         struct style style) {
     strbuf_append_char(out, '(');
     print(out, expr->args[0], style);
     strbuf_printf(out, " %s ", ast_binary_name(expr->binary));
@@ -86,7 +89,8 @@ static void print_binary(struct strbuf *out, const struct expr *expr, struct sty
     strbuf_append_char(out, ')');
 }
 
-static void print(struct strbuf *out, const struct expr *expr, struct style style) {
+static void print(struct strbuf *out, const struct expr *expr,
+                  struct style style) {
     switch (expr->kind) {
     case EXPR_CONST:
         print_const(out, expr);
@@ -143,11 +147,13 @@ void ast_print_expr(struct strbuf *out, const struct expr *expr) {
     print(out, expr, (struct style){.numbered = NULL});
 }
 
-/* ---- the canonical text ------------------------------------------------------ */
+/* ---- the canonical text -------------------------------------------------- */
 
-static void print_callees(struct strbuf *out, const struct expr *expr, struct callees *done);
+static void print_callees(struct strbuf *out, const struct expr *expr,
+                          struct callees *done);
 
-static void print_fn(struct strbuf *out, const struct fn *fn, struct callees *done) {
+static void print_fn(struct strbuf *out, const struct fn *fn,
+                     struct callees *done) {
     size_t number = number_of(done, fn);
     if (number < done->count)
         return;
@@ -157,7 +163,8 @@ static void print_fn(struct strbuf *out, const struct fn *fn, struct callees *do
         print_callees(out, fn->body, done);
     strbuf_printf(out, "fn f%zu_%s(", number, fn->name);
     for (size_t i = 0; i < fn->param_count; i++)
-        strbuf_printf(out, "%s%s", i ? ", " : "", ast_type_name(fn->params[i].type));
+        strbuf_printf(out, "%s%s", i ? ", " : "",
+                      ast_type_name(fn->params[i].type));
     strbuf_printf(out, ") -> %s", ast_type_name(fn->type));
     if (fn->body) {
         strbuf_append(out, " = ");
@@ -171,7 +178,8 @@ static void print_fn(struct strbuf *out, const struct fn *fn, struct callees *do
     }
 }
 
-static void print_callees(struct strbuf *out, const struct expr *expr, struct callees *done) {
+static void print_callees(struct strbuf *out, const struct expr *expr,
+                          struct callees *done) {
     for (size_t i = 0; i < expr->arg_count; i++)
         print_callees(out, expr->args[i], done);
     if (expr->kind == EXPR_CALL)
@@ -182,14 +190,16 @@ static void print_params(struct strbuf *out, const struct attention *attention,
                          struct style style) {
     for (size_t i = 0; i < attention->param_count; i++) {
         const struct param *param = &attention->params[i];
-        strbuf_printf(out, "param %s: %s", param->name, ast_type_name(param->type));
+        strbuf_printf(out, "param %s: %s", param->name,
+                      ast_type_name(param->type));
         if (param->has_default)
             strbuf_printf(out, " = 0x%08" PRIx32, param->default_bits);
         strbuf_printf(out, "%s;\n", param->used ? "" : " unused");
     }
     for (size_t i = 0; i < attention->tensor_count; i++) {
         const struct tensor *tensor = &attention->tensors[i];
-        strbuf_printf(out, "tensor %s: %s[", tensor->name, ast_scalar_name(tensor->type));
+        strbuf_printf(out, "tensor %s: %s[", tensor->name,
+                      ast_scalar_name(tensor->type));
         for (int axis = 0; axis < tensor->rank; axis++) {
             strbuf_append(out, axis ? ", " : "");
             print(out, tensor->extents[axis], style);
@@ -211,14 +221,16 @@ static void print_schedule(struct strbuf *out, const struct schedule *s) {
     if (s->given[SCHEDULE_EXP_POLY])
         strbuf_printf(out, " exp_poly 0x%08" PRIx32, fold_bits(s->exp_poly));
     if (s->given[SCHEDULE_RESCALE_THRESHOLD])
-        strbuf_printf(out, " rescale_threshold 0x%08" PRIx32, fold_bits(s->rescale_threshold));
+        strbuf_printf(out, " rescale_threshold 0x%08" PRIx32,
+                      fold_bits(s->rescale_threshold));
     if (s->given[SCHEDULE_ORDER])
         strbuf_printf(out, " order %d", (int)s->order);
     strbuf_append(out, ";\n");
 }
 
 /* Fns called by extents, scale and lines, before the lines that call them. */
-static void print_all_callees(struct strbuf *out, const struct attention *attention,
+static void print_all_callees(struct strbuf *out,
+                              const struct attention *attention,
                               struct callees *done) {
     for (size_t i = 0; i < attention->tensor_count; i++)
         for (int axis = 0; axis < attention->tensors[i].rank; axis++)
@@ -229,13 +241,15 @@ static void print_all_callees(struct strbuf *out, const struct attention *attent
         print_callees(out, attention->items[i].value, done);
 }
 
-void ast_print_attention(struct strbuf *out, const struct attention *attention) {
+void ast_print_attention(struct strbuf *out,
+                         const struct attention *attention) {
     struct callees callees = {.count = 0};
     const struct style canonical = {&callees};
     print_all_callees(out, attention, &callees);
-    strbuf_printf(out, "attention %s\ndtype %s;\nhead_dim %d, %d;\ngroup %d;\n", attention->name,
-                  ast_scalar_name(attention->dtype), attention->head_dim_qk,
-                  attention->head_dim_v, attention->group);
+    strbuf_printf(out, "attention %s\ndtype %s;\nhead_dim %d, %d;\ngroup %d;\n",
+                  attention->name, ast_scalar_name(attention->dtype),
+                  attention->head_dim_qk, attention->head_dim_v,
+                  attention->group);
     print_params(out, attention, canonical);
     if (attention->scale) {
         strbuf_append(out, "scale ");

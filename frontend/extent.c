@@ -20,7 +20,8 @@ struct emitter {
     VEC(struct size_step) steps;
 };
 
-static bool emit(struct emitter *e, const struct expr *expr, const struct binding *binding);
+static bool emit(struct emitter *e, const struct expr *expr,
+                 const struct binding *binding);
 
 static bool step(struct emitter *e, enum size_op op, int64_t value) {
     if (e->steps.count >= MAX_STEPS)
@@ -52,16 +53,17 @@ static bool emit_binary(struct emitter *e, const struct expr *expr,
         [BINARY_AND_THEN] = SIZE_OP_AND, [BINARY_OR_ELSE] = SIZE_OP_OR,
     };
     bool swapped = expr->binary == BINARY_GT || expr->binary == BINARY_GE;
-    return emit(e, expr->args[swapped], binding) && emit(e, expr->args[!swapped], binding) &&
+    return emit(e, expr->args[swapped], binding) &&
+           emit(e, expr->args[!swapped], binding) &&
            step(e, ops[expr->binary], 0);
 }
 
 static bool emit_builtin(struct emitter *e, const struct expr *expr,
                          const struct binding *binding) {
     if (expr->builtin == BUILTIN_CLAMP)
-        return emit(e, expr->args[0], binding) && emit(e, expr->args[1], binding) &&
-               step(e, SIZE_OP_MAX, 0) && emit(e, expr->args[2], binding) &&
-               step(e, SIZE_OP_MIN, 0);
+        return emit(e, expr->args[0], binding) &&
+               emit(e, expr->args[1], binding) && step(e, SIZE_OP_MAX, 0) &&
+               emit(e, expr->args[2], binding) && step(e, SIZE_OP_MIN, 0);
     enum size_op op = expr->builtin == BUILTIN_MIN   ? SIZE_OP_MIN
                       : expr->builtin == BUILTIN_MAX ? SIZE_OP_MAX
                                                      : SIZE_OP_ABS;
@@ -86,7 +88,8 @@ static bool emit_cast(struct emitter *e, const struct expr *expr,
     return true; /* bool to i32 */
 }
 
-static bool emit(struct emitter *e, const struct expr *expr, const struct binding *binding) {
+static bool emit(struct emitter *e, const struct expr *expr,
+                 const struct binding *binding) {
     if (expr->type == TYPE_F32)
         return false;
     switch (expr->kind) {
@@ -112,7 +115,8 @@ static bool emit(struct emitter *e, const struct expr *expr, const struct bindin
         return emit_builtin(e, expr, binding);
     case EXPR_CALL: {
         struct binding inner = {expr->args, binding};
-        return expr->fn->body && !expr->fn->is_extern && emit(e, expr->fn->body, &inner);
+        return expr->fn->body && !expr->fn->is_extern &&
+               emit(e, expr->fn->body, &inner);
     }
     case EXPR_INDEX:
     case EXPR_SCORE:
@@ -122,7 +126,8 @@ static bool emit(struct emitter *e, const struct expr *expr, const struct bindin
     return false;
 }
 
-bool ast_size_expr(struct arena *arena, const struct expr *expr, struct size_expr *out) {
+bool ast_size_expr(struct arena *arena, const struct expr *expr,
+                   struct size_expr *out) {
     struct emitter e = {.arena = arena};
     if (!emit(&e, expr, NULL))
         return false;

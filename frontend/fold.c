@@ -31,7 +31,8 @@ static int64_t floor_div(int64_t a, int64_t b) {
     return quotient - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-enum fold_status fold_unary(enum unary_op op, enum value_type type, uint32_t a, uint32_t *out) {
+enum fold_status fold_unary(enum unary_op op, enum value_type type, uint32_t a,
+                            uint32_t *out) {
     switch (op) {
     case UNARY_NOT:
         *out = !a;
@@ -48,7 +49,8 @@ enum fold_status fold_unary(enum unary_op op, enum value_type type, uint32_t a, 
     return FOLD_OK;
 }
 
-static enum fold_status binary_i32(enum binary_op op, uint32_t ua, uint32_t ub, uint32_t *out) {
+static enum fold_status binary_i32(enum binary_op op, uint32_t ua, uint32_t ub,
+                                   uint32_t *out) {
     int64_t a = (int32_t)ua, b = (int32_t)ub;
     switch (op) {
     case BINARY_ADD:
@@ -62,7 +64,8 @@ static enum fold_status binary_i32(enum binary_op op, uint32_t ua, uint32_t ub, 
         *out = 0;
         if (b == 0)
             return FOLD_ZERO_DIVISOR;
-        return store_i32(op == BINARY_DIV ? floor_div(a, b) : a - b * floor_div(a, b), out);
+        return store_i32(
+            op == BINARY_DIV ? floor_div(a, b) : a - b * floor_div(a, b), out);
     case BINARY_AND:
         return *out = ua & ub, FOLD_OK;
     case BINARY_OR:
@@ -143,7 +146,8 @@ static void binary_f32(enum binary_op op, float a, float b, uint32_t *out) {
     assert(!"no f32 operation");
 }
 
-static void binary_bool(enum binary_op op, uint32_t a, uint32_t b, uint32_t *out) {
+static void binary_bool(enum binary_op op, uint32_t a, uint32_t b,
+                        uint32_t *out) {
     if (op == BINARY_AND || op == BINARY_AND_THEN)
         *out = a & b;
     else if (op == BINARY_OR || op == BINARY_OR_ELSE)
@@ -154,8 +158,8 @@ static void binary_bool(enum binary_op op, uint32_t a, uint32_t b, uint32_t *out
         *out = a == b;
 }
 
-enum fold_status fold_binary(enum binary_op op, enum value_type type, uint32_t a, uint32_t b,
-                             uint32_t *out) {
+enum fold_status fold_binary(enum binary_op op, enum value_type type,
+                             uint32_t a, uint32_t b, uint32_t *out) {
     if (type == TYPE_I32)
         return binary_i32(op, a, b, out);
     if (type == TYPE_F32)
@@ -178,7 +182,8 @@ static float max_f32(float a, float b) {
     return fmaxf(a, b);
 }
 
-static enum fold_status builtin_i32(enum builtin builtin, const uint32_t *args, uint32_t *out) {
+static enum fold_status builtin_i32(enum builtin builtin, const uint32_t *args,
+                                    uint32_t *out) {
     int32_t x = (int32_t)args[0];
     if (builtin == BUILTIN_ABS)
         return store_i32(x < 0 ? -(int64_t)x : x, out);
@@ -234,8 +239,8 @@ static double one_argument(enum builtin builtin, double x) {
     return x;
 }
 
-enum fold_status fold_builtin(enum builtin builtin, enum value_type type, const uint32_t *args,
-                              uint32_t *out) {
+enum fold_status fold_builtin(enum builtin builtin, enum value_type type,
+                              const uint32_t *args, uint32_t *out) {
     if (type == TYPE_I32)
         return builtin_i32(builtin, args, out);
     float x = fold_float(args[0]);
@@ -244,7 +249,8 @@ enum fold_status fold_builtin(enum builtin builtin, enum value_type type, const 
     else if (builtin == BUILTIN_MAX)
         *out = fold_bits(max_f32(x, fold_float(args[1])));
     else if (builtin == BUILTIN_CLAMP)
-        *out = fold_bits(min_f32(max_f32(x, fold_float(args[1])), fold_float(args[2])));
+        *out = fold_bits(
+            min_f32(max_f32(x, fold_float(args[1])), fold_float(args[2])));
     else if (builtin == BUILTIN_POW)
         *out = fold_bits((float)pow(x, fold_float(args[1])));
     else

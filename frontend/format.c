@@ -15,7 +15,8 @@
 
 enum { INDENT = 4, WORD_COLUMN = 9, LINE_MAX_COLUMNS = 96 };
 
-/* A line of code with a comment behind it, to be aligned with its neighbours. */
+/* A line of code with a comment behind it, to be aligned with its neighbours.
+ */
 struct trailing {
     size_t at;      /* byte of the output where the blanks before it start */
     size_t column;  /* of that byte */
@@ -39,7 +40,7 @@ struct printer {
     VEC(struct trailing) trailing;
 };
 
-/* ---- output ------------------------------------------------------------------- */
+/* ---- output -------------------------------------------------------------- */
 
 static void put(struct printer *p, const char *bytes, size_t length) {
     strbuf_append_bytes(&p->out, bytes, length);
@@ -79,17 +80,19 @@ static void continue_line(struct printer *p) {
     p->must_break = false;
 }
 
-/* ---- comments ------------------------------------------------------------------- */
+/* ---- comments ------------------------------------------------------------ */
 
 /* A piece of the text between two tokens. */
 struct comment {
     const char *begin, *end;
-    bool is_line;       /* // */
+    bool is_line;          /* // */
     unsigned lines_before; /* line ends between the piece before and this one */
 };
 
-/* The next comment from *at; false at `end`.  *lines counts line ends on the way. */
-static bool next_comment(const char **at, const char *end, struct comment *out) {
+/* The next comment from *at; false at `end`.  *lines counts line ends on the
+ * way. */
+static bool next_comment(const char **at, const char *end,
+                         struct comment *out) {
     out->lines_before = 0;
     while (*at < end && **at != '/') {
         out->lines_before += **at == '\n';
@@ -146,7 +149,8 @@ static void trailing_comment(struct printer *p, const struct comment *comment) {
 
 /* Comments between statements: one on the line of the statement before stays
  * there, others get lines of their own. */
-static unsigned comments_between(struct printer *p, const char *at, const char *end) {
+static unsigned comments_between(struct printer *p, const char *at,
+                                 const char *end) {
     struct comment comment;
     while (next_comment(&at, end, &comment)) {
         bool own_line = comment.lines_before > 0 || !p->line_open;
@@ -166,7 +170,8 @@ static unsigned comments_between(struct printer *p, const char *at, const char *
 }
 
 /* Comments inside of a statement stay between the same tokens. */
-static void comments_inside(struct printer *p, const char *at, const char *end) {
+static void comments_inside(struct printer *p, const char *at,
+                            const char *end) {
     struct comment comment;
     while (next_comment(&at, end, &comment)) {
         if (p->must_break)
@@ -178,14 +183,15 @@ static void comments_inside(struct printer *p, const char *at, const char *end) 
     }
 }
 
-/* ---- tokens ----------------------------------------------------------------------- */
+/* ---- tokens -------------------------------------------------------------- */
 
 static bool is_name(int kind) {
     return kind == T_IDENT || (kind >= T_ATTENTION && kind <= T_TENSOR);
 }
 
 static bool is_operand_end(int kind) {
-    return is_name(kind) || kind == T_NUMBER || kind == T_STRING || kind == ')' || kind == ']';
+    return is_name(kind) || kind == T_NUMBER || kind == T_STRING ||
+           kind == ')' || kind == ']';
 }
 
 /* A - ! or ~ in front of its operand. */
@@ -202,7 +208,8 @@ static bool is_prefix(const struct printer *p, size_t i) {
 
 static bool is_binary(const struct printer *p, size_t i) {
     int kind = p->tokens[i].kind;
-    if (kind == T_OR_ELSE || kind == T_AND_THEN || (kind >= T_EQ && kind <= T_SHR))
+    if (kind == T_OR_ELSE || kind == T_AND_THEN ||
+        (kind >= T_EQ && kind <= T_SHR))
         return true;
     return strchr("+*/%&|^<>?-", kind) && kind < 256 && !is_prefix(p, i);
 }
@@ -215,7 +222,8 @@ static bool is_percent(const struct printer *p, size_t i) {
 
 static bool space_before(const struct printer *p, size_t i) {
     int kind = p->tokens[i].kind, before = p->tokens[i - 1].kind;
-    if (kind == ';' || kind == ',' || kind == ')' || kind == ']' || is_percent(p, i))
+    if (kind == ';' || kind == ',' || kind == ')' || kind == ']' ||
+        is_percent(p, i))
         return false;
     if (before == '(' || before == '[' || is_prefix(p, i - 1))
         return false;
@@ -235,16 +243,19 @@ static bool may_break_before(const struct printer *p, size_t i) {
 static size_t chunk_width(const struct printer *p, size_t i) {
     size_t width = 0;
     for (size_t j = i; j < p->count; j++) {
-        if (j > i && (may_break_before(p, j) || strchr(";{}", p->tokens[j - 1].kind)))
+        if (j > i &&
+            (may_break_before(p, j) || strchr(";{}", p->tokens[j - 1].kind)))
             break;
-        width += p->tokens[j].end - p->tokens[j].begin + (j > i && space_before(p, j));
+        width += p->tokens[j].end - p->tokens[j].begin +
+                 (j > i && space_before(p, j));
     }
     return width;
 }
 
 static void put_token(struct printer *p, size_t i) {
     const struct token *token = &p->tokens[i];
-    bool word = p->depth == 1 && i == p->first + 1 && token->kind != ';' && token->kind != '{';
+    bool word = p->depth == 1 && i == p->first + 1 && token->kind != ';' &&
+                token->kind != '{';
     if (p->must_break) {
         continue_line(p);
     } else if (word) {
@@ -262,7 +273,7 @@ static void put_token(struct printer *p, size_t i) {
     p->ternaries -= token->kind == ':' && p->ternaries > 0;
 }
 
-/* ---- statements --------------------------------------------------------------------- */
+/* ---- statements ---------------------------------------------------------- */
 
 static bool ends_statement(int kind) {
     return kind == ';' || kind == '{' || kind == '}';
@@ -274,7 +285,8 @@ static const char *gap_begin(const struct printer *p, size_t i) {
 
 /* The gap before token i, which starts a statement or is a closing brace. */
 static void between(struct printer *p, size_t i, bool closing) {
-    unsigned lines = comments_between(p, gap_begin(p, i), p->text + p->tokens[i].begin);
+    unsigned lines =
+        comments_between(p, gap_begin(p, i), p->text + p->tokens[i].begin);
     if (!closing)
         blank_line(p, lines);
 }
@@ -351,8 +363,11 @@ char *format_source(struct arena *arena, const struct source_file *source,
     if (diag_error_count(diags) > errors_before)
         return NULL;
     struct token_list list = syntax_tokens(arena, source, diags);
-    struct printer p = {.arena = arena, .text = source->text, .tokens = list.tokens.data,
-                        .count = list.tokens.count, .block_start = true};
+    struct printer p = {.arena = arena,
+                        .text = source->text,
+                        .tokens = list.tokens.data,
+                        .count = list.tokens.count,
+                        .block_start = true};
     strbuf_init(&p.out, arena);
     print_all(&p, source->text + source->length);
     struct strbuf aligned;

@@ -9,8 +9,8 @@
 #include "support/source.h"
 
 /* The text of `source` in canonical layout, in `arena`: one item a line, four
- * spaces an indent, values in one column, comments kept where they were, at most
- * one blank line in a row.  Formatting the result again changes nothing.
+ * spaces an indent, values in one column, comments kept where they were, at
+ * most one blank line in a row.  Formatting the result again changes nothing.
  *
  * NULL when the text has lexical or syntax errors, which are reported; callers
  * that leave files with any error alone run frontend_check first. */

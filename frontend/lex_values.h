@@ -13,24 +13,28 @@ struct syn_name lex_name(struct parse_ctx *ctx, const char *text, size_t length,
  * hexadecimal ones are 32-bit patterns. */
 const struct syn *lex_decimal(struct parse_ctx *ctx, const char *text,
                               struct source_range where);
-const struct syn *lex_hex(struct parse_ctx *ctx, const char *text, struct source_range where);
-const struct syn *lex_float(struct parse_ctx *ctx, const char *text, struct source_range where);
+const struct syn *lex_hex(struct parse_ctx *ctx, const char *text,
+                          struct source_range where);
+const struct syn *lex_float(struct parse_ctx *ctx, const char *text,
+                            struct source_range where);
 
 /* Something that starts like a number: 1.5f, .5, 0x, 1e. */
 const struct syn *lex_bad_number(struct parse_ctx *ctx, const char *text,
                                  struct source_range where);
 
 /* A string without its quotes. */
-struct syn_name lex_string(struct parse_ctx *ctx, const char *text, size_t length,
-                           struct source_range where);
+struct syn_name lex_string(struct parse_ctx *ctx, const char *text,
+                           size_t length, struct source_range where);
 
 /* A string that does not end on its line; an empty name. */
-struct syn_name lex_open_string(struct parse_ctx *ctx, struct source_range where);
+struct syn_name lex_open_string(struct parse_ctx *ctx,
+                                struct source_range where);
 
 /* A comment that does not end. */
 void lex_open_comment(struct parse_ctx *ctx);
 
 /* A character that no token starts with. */
-void lex_stray(struct parse_ctx *ctx, const char *text, struct source_range where);
+void lex_stray(struct parse_ctx *ctx, const char *text,
+               struct source_range where);
 
 #endif

@@ -11,7 +11,7 @@
 #include "frontend/parser.h"
 #include "frontend/lexer.h"
 
-/* ---- bytes ----------------------------------------------------------------- */
+/* ---- bytes --------------------------------------------------------------- */
 
 /* Length of what may not stand at `i`: a control character or a malformed
  * sequence; 0 if the byte is fine.  CR is fine before LF only. */
@@ -24,8 +24,8 @@ static size_t bad_bytes(const struct source_file *source, uint32_t i) {
     return utf8_sequence(source->text + i, source->length - i) == 0;
 }
 
-static void report_bytes(const struct source_file *source, struct diag_sink *diags,
-                         struct source_range where) {
+static void report_bytes(const struct source_file *source,
+                         struct diag_sink *diags, struct source_range where) {
     unsigned char c = (unsigned char)source->text[where.begin];
     if (c >= 0x80)
         diag_error(diags, where, "malformed UTF-8 (byte 0x%02x)", c);
@@ -37,14 +37,16 @@ static void report_bytes(const struct source_file *source, struct diag_sink *dia
         diag_error(diags, where, "control character 0x%02x in the text", c);
 }
 
-bool syntax_check_bytes(const struct source_file *source, struct diag_sink *diags) {
+bool syntax_check_bytes(const struct source_file *source,
+                        struct diag_sink *diags) {
     bool good = true;
     for (uint32_t i = 0; i < source->length;) {
         uint32_t end = i;
         while (end < source->length && bad_bytes(source, end))
             end++;
         if (end > i) {
-            report_bytes(source, diags, (struct source_range){source->id, i, end});
+            report_bytes(source, diags,
+                         (struct source_range){source->id, i, end});
             good = false;
             i = end;
         } else {
@@ -55,7 +57,8 @@ bool syntax_check_bytes(const struct source_file *source, struct diag_sink *diag
 }
 
 /* The text with bad bytes blanked, as the scanner wants it: two NULs behind. */
-static char *scanner_text(struct arena *arena, const struct source_file *source, bool good) {
+static char *scanner_text(struct arena *arena, const struct source_file *source,
+                          bool good) {
     char *text = arena_alloc(arena, (size_t)source->length + 2);
     memcpy(text, source->text, source->length);
     for (uint32_t i = 0; !good && i < source->length;) {
@@ -67,10 +70,11 @@ static char *scanner_text(struct arena *arena, const struct source_file *source,
     return text;
 }
 
-/* ---- tokens ---------------------------------------------------------------- */
+/* ---- tokens -------------------------------------------------------------- */
 
 /* Follows brackets and braces; true when the nesting limit is exceeded. */
-static bool track_brackets(struct parse_ctx *ctx, int token, struct source_range where) {
+static bool track_brackets(struct parse_ctx *ctx, int token,
+                           struct source_range where) {
     switch (token) {
     case '(':
     case '[':
@@ -102,7 +106,8 @@ static bool needs_semicolon(const struct parse_ctx *ctx) {
 
 int attn_yynext(ATTN_YYSTYPE *value, struct source_range *where, void *scanner,
                 struct parse_ctx *ctx) {
-    struct source_range end = {ctx->source->id, ctx->source->length, ctx->source->length};
+    struct source_range end = {ctx->source->id, ctx->source->length,
+                               ctx->source->length};
     *where = end;
     if (ctx->pending) {
         int token = ctx->pending;
@@ -132,12 +137,15 @@ struct scan {
     yyscan_t scanner;
 };
 
-static void scan_begin(struct scan *scan, struct arena *arena, const struct source_file *source,
+static void scan_begin(struct scan *scan, struct arena *arena,
+                       const struct source_file *source,
                        struct diag_sink *diags) {
-    scan->ctx = (struct parse_ctx){.arena = arena, .diags = diags, .source = source};
+    scan->ctx =
+        (struct parse_ctx){.arena = arena, .diags = diags, .source = source};
     scan->ctx.file = ARENA_NEW(arena, struct syn_file);
     scan->ctx.c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-    scan->ctx.current = scan->ctx.previous = (struct source_range){source->id, 0, 0};
+    scan->ctx.current = scan->ctx.previous =
+        (struct source_range){source->id, 0, 0};
     bool good = syntax_check_bytes(source, diags);
     char *text = scanner_text(arena, source, good);
     attn_yylex_init_extra(&scan->ctx, &scan->scanner);
@@ -150,7 +158,8 @@ static void scan_end(struct scan *scan) {
         freelocale((locale_t)scan->ctx.c_locale);
 }
 
-static struct syn_file *parse(struct arena *arena, const struct source_file *source,
+static struct syn_file *parse(struct arena *arena,
+                              const struct source_file *source,
                               struct diag_sink *diags, int start) {
     struct scan scan;
     scan_begin(&scan, arena, source, diags);
@@ -161,17 +170,20 @@ static struct syn_file *parse(struct arena *arena, const struct source_file *sou
     return scan.ctx.file;
 }
 
-struct syn_file *syntax_parse(struct arena *arena, const struct source_file *source,
+struct syn_file *syntax_parse(struct arena *arena,
+                              const struct source_file *source,
                               struct diag_sink *diags) {
     return parse(arena, source, diags, T_START_FILE);
 }
 
-struct syn_file *syntax_parse_schedule(struct arena *arena, const struct source_file *source,
+struct syn_file *syntax_parse_schedule(struct arena *arena,
+                                       const struct source_file *source,
                                        struct diag_sink *diags) {
     return parse(arena, source, diags, T_START_SCHEDULE);
 }
 
-struct token_list syntax_tokens(struct arena *arena, const struct source_file *source,
+struct token_list syntax_tokens(struct arena *arena,
+                                const struct source_file *source,
                                 struct diag_sink *diags) {
     struct token_list list = {0};
     struct scan scan;
@@ -180,7 +192,8 @@ struct token_list syntax_tokens(struct arena *arena, const struct source_file *s
     struct source_range where;
     int kind;
     while ((kind = attn_yylex(&value, &where, scan.scanner)) != T_YYEOF)
-        vec_push(arena, &list.tokens, ((struct token){kind, where.begin, where.end}));
+        vec_push(arena, &list.tokens,
+                 ((struct token){kind, where.begin, where.end}));
     scan_end(&scan);
     return list;
 }

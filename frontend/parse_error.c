@@ -5,10 +5,11 @@
 #include <string.h>
 
 static const char *const item_words[] = {
-    "dtype", "head_dim", "group", "scale", "param",  "tensor",
+    "dtype", "head_dim", "group", "scale",  "param",    "tensor",
     "let",   "score",    "mask",  "target", "schedule",
 };
-static const char *const top_words[] = {"attention", "fn", "const", "import", "extern"};
+static const char *const top_words[] = {"attention", "fn", "const", "import",
+                                        "extern"};
 
 enum {
     ITEM_WORDS = sizeof item_words / sizeof *item_words,
@@ -29,7 +30,8 @@ static bool has(const struct expected *set, const char *name) {
     return false;
 }
 
-static bool is_one_of(const char *word, const char *const *words, size_t count) {
+static bool is_one_of(const char *word, const char *const *words,
+                      size_t count) {
     for (size_t i = 0; i < count; i++)
         if (strcmp(word, words[i]) == 0)
             return true;
@@ -41,10 +43,12 @@ static const char *slice(struct parse_ctx *ctx, struct source_range where) {
     bool cut = length > QUOTE_BYTES;
     char *text = arena_strndup(ctx->arena, ctx->source->text + where.begin,
                                cut ? QUOTE_BYTES : length);
-    return diag_name(ctx->diags, cut ? arena_printf(ctx->arena, "%s...", text) : text);
+    return diag_name(ctx->diags,
+                     cut ? arena_printf(ctx->arena, "%s...", text) : text);
 }
 
-const char *parse_error_quote(struct parse_ctx *ctx, struct source_range where) {
+const char *parse_error_quote(struct parse_ctx *ctx,
+                              struct source_range where) {
     if (where.begin >= ctx->source->length)
         return "end of file";
     return arena_printf(ctx->arena, "'%s'", slice(ctx, where));
@@ -113,7 +117,8 @@ static bool at_start(const struct parse_ctx *ctx) {
 
 static const char *found_word(struct parse_ctx *ctx) {
     const struct source_range w = ctx->current;
-    return arena_strndup(ctx->arena, ctx->source->text + w.begin, w.end - w.begin);
+    return arena_strndup(ctx->arena, ctx->source->text + w.begin,
+                         w.end - w.begin);
 }
 
 /* A word that starts no item: misspelled, or in the wrong place. */
@@ -121,13 +126,16 @@ static void report_unknown_item(struct parse_ctx *ctx) {
     const char *word = found_word(ctx);
     const char *close = diag_closest(word, item_words, ITEM_WORDS);
     if (is_one_of(word, top_words, TOP_WORDS))
-        diag_error(ctx->diags, ctx->current, "'%s' belongs outside of the attention", word);
+        diag_error(ctx->diags, ctx->current,
+                   "'%s' belongs outside of the attention", word);
     else if (close)
-        diag_error(ctx->diags, ctx->current, "unknown item '%s'; did you mean '%s'?",
+        diag_error(ctx->diags, ctx->current,
+                   "unknown item '%s'; did you mean '%s'?",
                    diag_name(ctx->diags, word), close);
     else
         diag_error(ctx->diags, ctx->current,
-                   "unknown item '%s'; expected dtype, head_dim, group, scale, param, tensor, "
+                   "unknown item '%s'; expected dtype, head_dim, group, scale, "
+                   "param, tensor, "
                    "let, score, mask, target or schedule",
                    diag_name(ctx->diags, word));
 }
@@ -136,38 +144,48 @@ static void report_unknown_top(struct parse_ctx *ctx) {
     const char *word = found_word(ctx);
     const char *close = diag_closest(word, top_words, TOP_WORDS);
     if (is_one_of(word, item_words, ITEM_WORDS))
-        diag_error(ctx->diags, ctx->current, "'%s' belongs inside of an attention", word);
+        diag_error(ctx->diags, ctx->current,
+                   "'%s' belongs inside of an attention", word);
     else if (close)
-        diag_error(ctx->diags, ctx->current, "unexpected '%s'; did you mean '%s'?",
+        diag_error(ctx->diags, ctx->current,
+                   "unexpected '%s'; did you mean '%s'?",
                    diag_name(ctx->diags, word), close);
     else
-        diag_error(ctx->diags, ctx->current,
-                   "unexpected %s; expected attention, fn, const, import or extern",
-                   parse_error_quote(ctx, ctx->current));
+        diag_error(
+            ctx->diags, ctx->current,
+            "unexpected %s; expected attention, fn, const, import or extern",
+            parse_error_quote(ctx, ctx->current));
 }
 
-static void report_end_of_file(struct parse_ctx *ctx, const struct expected *set) {
+static void report_end_of_file(struct parse_ctx *ctx,
+                               const struct expected *set) {
     if (has(set, "';'") && !at_start(ctx))
         syn_missing_semicolon(ctx);
     if (ctx->braces.count) {
-        diag_error(ctx->diags, ctx->current, "missing '}' at the end of the file");
-        diag_note(ctx->diags, ctx->braces.data[ctx->braces.count - 1], "the '{' is here");
+        diag_error(ctx->diags, ctx->current,
+                   "missing '}' at the end of the file");
+        diag_note(ctx->diags, ctx->braces.data[ctx->braces.count - 1],
+                  "the '{' is here");
     } else if (at_start(ctx) || !has(set, "';'")) {
-        diag_error(ctx->diags, ctx->current, "unexpected end of file, expected %s",
-                   describe(ctx, set));
+        diag_error(ctx->diags, ctx->current,
+                   "unexpected end of file, expected %s", describe(ctx, set));
     }
 }
 
 /* "; did you mean '&&'?" where a word or sign of another language was found. */
 static const char *hint(struct parse_ctx *ctx, const struct expected *set) {
     static const char *const pairs[][2] = {
-        {"=", "=="}, {"and", "&&"}, {"or", "||"}, {"not", "!"},
+        {"=", "=="},
+        {"and", "&&"},
+        {"or", "||"},
+        {"not", "!"},
     };
     const char *word = found_word(ctx);
     bool operators = has(set, "'+'");
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (operators && strcmp(word, pairs[i][0]) == 0)
-            return arena_printf(ctx->arena, "; did you mean '%s'?", pairs[i][1]);
+            return arena_printf(ctx->arena, "; did you mean '%s'?",
+                                pairs[i][1]);
     return "";
 }
 
@@ -177,13 +195,14 @@ static bool starts_later_line(const struct parse_ctx *ctx) {
            source_locate(sources, ctx->previous).end_line;
 }
 
-void parse_error_report(struct parse_ctx *ctx, const char *found, const char *const *expected,
-                        size_t expected_count) {
+void parse_error_report(struct parse_ctx *ctx, const char *found,
+                        const char *const *expected, size_t expected_count) {
     syn_mark_broken(ctx);
     if (ctx->aborted || (ctx->stray && strcmp(found, "end of file") != 0))
         return;
     struct expected set = {expected, expected_count};
-    bool word = strcmp(found, "name") == 0 || is_one_of(found, item_words, ITEM_WORDS) ||
+    bool word = strcmp(found, "name") == 0 ||
+                is_one_of(found, item_words, ITEM_WORDS) ||
                 is_one_of(found, top_words, TOP_WORDS);
     if (strcmp(found, "end of file") == 0)
         report_end_of_file(ctx, &set);
@@ -192,18 +211,21 @@ void parse_error_report(struct parse_ctx *ctx, const char *found, const char *co
     else if (at_start(ctx) && has(&set, "attention") && !has(&set, "name"))
         report_unknown_top(ctx);
     else if (at_start(ctx) && has(&set, "mask") && !has(&set, "name"))
-        diag_error(ctx->diags, ctx->current, "unexpected %s, expected an item or '}'",
+        diag_error(ctx->diags, ctx->current,
+                   "unexpected %s, expected an item or '}'",
                    parse_error_quote(ctx, ctx->current));
     else if (has(&set, "';'") && !at_start(ctx) && starts_later_line(ctx))
         syn_missing_semicolon(ctx);
     else
         diag_error(ctx->diags, ctx->current, "unexpected %s, expected %s%s",
-                   parse_error_quote(ctx, ctx->current), describe(ctx, &set), hint(ctx, &set));
+                   parse_error_quote(ctx, ctx->current), describe(ctx, &set),
+                   hint(ctx, &set));
 }
 
 void parse_error_nesting(struct parse_ctx *ctx, struct source_range where) {
     if (!ctx->aborted)
-        diag_error(ctx->diags, where, "nesting deeper than %d levels", SYNTAX_MAX_NESTING);
+        diag_error(ctx->diags, where, "nesting deeper than %d levels",
+                   SYNTAX_MAX_NESTING);
     ctx->aborted = true;
     syn_mark_broken(ctx);
 }

@@ -13,7 +13,7 @@
 
 enum { MAX_IMPORT_DEPTH = 64 };
 
-/* ---- consts ------------------------------------------------------------------- */
+/* ---- consts -------------------------------------------------------------- */
 
 static bool resolve_const(struct sema *sema, struct decl *decl) {
     const struct syn_decl *syntax = decl->syntax;
@@ -27,28 +27,31 @@ static bool resolve_const(struct sema *sema, struct decl *decl) {
     if (!value)
         return false;
     decl->constant = ARENA_NEW(sema->arena, struct named_const);
-    *decl->constant = (struct named_const){syntax->name.text, syntax->name.where, value->type,
-                                           value->bits};
+    *decl->constant = (struct named_const){
+        syntax->name.text, syntax->name.where, value->type, value->bits};
     return true;
 }
 
-/* ---- fns ---------------------------------------------------------------------- */
+/* ---- fns ----------------------------------------------------------------- */
 
-static bool param_is_valid(struct sema *sema, const struct decl *decl, size_t number) {
+static bool param_is_valid(struct sema *sema, const struct decl *decl,
+                           size_t number) {
     const struct syn_param *param = &decl->syntax->params.list.data[number];
     const char *shown = diag_name(sema->diags, param->name.text);
-    static const char *const fixed[] = {"true", "false", "inf", "bool", "i32",
+    static const char *const fixed[] = {"true", "false", "inf",  "bool", "i32",
                                         "f32",  "f16",   "bf16", "e4m3"};
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
         if (strcmp(param->name.text, fixed[i]) == 0) {
-            diag_error(sema->diags, param->name.where, "'%s' belongs to the language", shown);
+            diag_error(sema->diags, param->name.where,
+                       "'%s' belongs to the language", shown);
             return false;
         }
     for (size_t i = 0; i < number; i++) {
         const struct syn_name *other = &decl->syntax->params.list.data[i].name;
         if (strcmp(other->text, param->name.text) != 0)
             continue;
-        diag_error(sema->diags, param->name.where, "parameter '%s' is defined twice", shown);
+        diag_error(sema->diags, param->name.where,
+                   "parameter '%s' is defined twice", shown);
         diag_note(sema->diags, other->where, "first defined here");
         return false;
     }
@@ -56,29 +59,34 @@ static bool param_is_valid(struct sema *sema, const struct decl *decl, size_t nu
 }
 
 /* A parameter may be called like an index or size, but hides nothing else. */
-static void check_hiding(struct sema *sema, const struct module *module, struct syn_name name,
-                         const struct decl *allowed) {
+static void check_hiding(struct sema *sema, const struct module *module,
+                         struct syn_name name, const struct decl *allowed) {
     const struct decl *hidden = strmap_get(&module->visible, name.text);
     if (!hidden || hidden == allowed)
         return;
     const char *shown = diag_name(sema->diags, name.text);
     if (hidden->module == module) {
-        diag_error(sema->diags, name.where, "'%s' is already defined in this file", shown);
-        diag_note(sema->diags, hidden->syntax->name.where, "first defined here");
+        diag_error(sema->diags, name.where,
+                   "'%s' is already defined in this file", shown);
+        diag_note(sema->diags, hidden->syntax->name.where,
+                  "first defined here");
     } else {
-        diag_warning(sema->diags, name.where, "hides-import", "'%s' hides an imported name",
-                     shown);
-        diag_note(sema->diags, hidden->syntax->name.where, "the hidden one is defined here");
+        diag_warning(sema->diags, name.where, "hides-import",
+                     "'%s' hides an imported name", shown);
+        diag_note(sema->diags, hidden->syntax->name.where,
+                  "the hidden one is defined here");
     }
 }
 
-static bool check_signature(struct sema *sema, struct decl *decl, struct fn *fn) {
+static bool check_signature(struct sema *sema, struct decl *decl,
+                            struct fn *fn) {
     const struct syn_decl *syntax = decl->syntax;
     size_t count = syntax->params.list.count;
     bool good = true;
     if (count > AST_MAX_ARGS) {
-        diag_error(sema->diags, syntax->name.where, "fn has %zu parameters, the limit is %d",
-                   count, AST_MAX_ARGS);
+        diag_error(sema->diags, syntax->name.where,
+                   "fn has %zu parameters, the limit is %d", count,
+                   AST_MAX_ARGS);
         return false;
     }
     fn->params = ARENA_NEW_ARRAY(sema->arena, struct fn_param, count);
@@ -110,7 +118,8 @@ static bool resolve_fn(struct sema *sema, struct decl *decl) {
     }
     struct env env = {.kind = ENV_FN, .module = decl->module, .fn = fn};
     struct expr *body = good ? sema_expr(sema, &env, syntax->expr) : NULL;
-    body = sema_convert(sema, body, fn->type, fn->is_extern ? "model of the fn" : "result of the fn");
+    body = sema_convert(sema, body, fn->type,
+                        fn->is_extern ? "model of the fn" : "result of the fn");
     if (!body)
         return false;
     fn->body = body;
@@ -121,18 +130,22 @@ static bool resolve_fn(struct sema *sema, struct decl *decl) {
     return true;
 }
 
-/* ---- resolving ------------------------------------------------------------------ */
+/* ---- resolving ----------------------------------------------------------- */
 
-static void report_cycle(struct sema *sema, struct decl *decl, struct source_range use) {
+static void report_cycle(struct sema *sema, struct decl *decl,
+                         struct source_range use) {
     bool is_const = decl->syntax->kind == SYN_CONST;
     const char *shown = diag_name(sema->diags, decl->syntax->name.text);
-    diag_error(sema->diags, use, is_const ? "const '%s' depends on itself"
-                                          : "fn '%s' calls itself; recursion is not possible",
+    diag_error(sema->diags, use,
+               is_const ? "const '%s' depends on itself"
+                        : "fn '%s' calls itself; recursion is not possible",
                shown);
-    diag_note(sema->diags, decl->syntax->name.where, "'%s' is defined here", shown);
+    diag_note(sema->diags, decl->syntax->name.where, "'%s' is defined here",
+              shown);
 }
 
-bool sema_resolve(struct sema *sema, struct decl *decl, struct source_range use) {
+bool sema_resolve(struct sema *sema, struct decl *decl,
+                  struct source_range use) {
     switch (decl->state) {
     case DECL_DONE:
         return true;
@@ -150,11 +163,12 @@ bool sema_resolve(struct sema *sema, struct decl *decl, struct source_range use)
     if (good)
         good = decl->syntax->kind == SYN_CONST ? resolve_const(sema, decl)
                                                : resolve_fn(sema, decl);
-    decl->state = good && decl->state == DECL_RESOLVING ? DECL_DONE : DECL_POISONED;
+    decl->state =
+        good && decl->state == DECL_RESOLVING ? DECL_DONE : DECL_POISONED;
     return decl->state == DECL_DONE;
 }
 
-/* ---- names of a module ------------------------------------------------------------ */
+/* ---- names of a module --------------------------------------------------- */
 
 static void see(struct sema *sema, struct module *module, struct decl *decl) {
     strmap_set(sema->arena, &module->visible, decl->syntax->name.text, decl);
@@ -168,7 +182,8 @@ static bool is_builtin_name(const char *name) {
     return strcmp(name, "select") == 0;
 }
 
-static void add_own(struct sema *sema, struct module *module, const struct syn_decl *syntax) {
+static void add_own(struct sema *sema, struct module *module,
+                    const struct syn_decl *syntax) {
     struct syn_name name = syntax->name;
     if (syntax->kind == SYN_IMPORT || !name.text)
         return;
@@ -179,9 +194,11 @@ static void add_own(struct sema *sema, struct module *module, const struct syn_d
         diag_error(sema->diags, name.where, "'%s' is already defined", shown);
         diag_note(sema->diags, first->syntax->name.where, "first defined here");
     } else if (sema_name_is_taken(name.text)) {
-        diag_error(sema->diags, name.where, "'%s' belongs to the language", shown);
+        diag_error(sema->diags, name.where, "'%s' belongs to the language",
+                   shown);
     } else if (callable && is_builtin_name(name.text)) {
-        diag_error(sema->diags, name.where, "'%s' is a built-in function", shown);
+        diag_error(sema->diags, name.where, "'%s' is a built-in function",
+                   shown);
     }
     struct decl *decl = ARENA_NEW(sema->arena, struct decl);
     decl->syntax = syntax;
@@ -191,11 +208,11 @@ static void add_own(struct sema *sema, struct module *module, const struct syn_d
         see(sema, module, decl);
 }
 
-/* ---- imports ------------------------------------------------------------------------ */
+/* ---- imports ------------------------------------------------------------- */
 
 /* One name that an import brings. */
-static void take_over(struct sema *sema, struct module *module, struct decl *brought,
-                      struct source_range import) {
+static void take_over(struct sema *sema, struct module *module,
+                      struct decl *brought, struct source_range import) {
     struct syn_name name = brought->syntax->name;
     struct decl *known = strmap_get(&module->visible, name.text);
     const char *shown = diag_name(sema->diags, name.text);
@@ -208,15 +225,19 @@ static void take_over(struct sema *sema, struct module *module, struct decl *bro
                      "'%s' hides an imported name", shown);
         diag_note(sema->diags, name.where, "the hidden one is defined here");
     } else {
-        diag_error(sema->diags, import, "this import brings another '%s'", shown);
-        diag_note(sema->diags, known->syntax->name.where, "one is defined here");
+        diag_error(sema->diags, import, "this import brings another '%s'",
+                   shown);
+        diag_note(sema->diags, known->syntax->name.where,
+                  "one is defined here");
         diag_note(sema->diags, name.where, "the other one is defined here");
     }
 }
 
-static struct module *load_module(struct sema *sema, const struct source_file *source);
+static struct module *load_module(struct sema *sema,
+                                  const struct source_file *source);
 
-static const struct source_file *find_file(struct sema *sema, const struct module *module,
+static const struct source_file *find_file(struct sema *sema,
+                                           const struct module *module,
                                            struct syn_name name) {
     const struct frontend_options *options = sema->options;
     const struct source_file *file =
@@ -229,13 +250,14 @@ static const struct source_file *find_file(struct sema *sema, const struct modul
     return file;
 }
 
-static void import(struct sema *sema, struct module *module, const struct syn_decl *syntax) {
+static void import(struct sema *sema, struct module *module,
+                   const struct syn_decl *syntax) {
     struct source_range where = syntax->file.where;
     if (!syntax->file.text)
         return;
     if (sema->imports_open >= MAX_IMPORT_DEPTH) {
-        diag_error(sema->diags, where, "imports are nested deeper than %d files",
-                   MAX_IMPORT_DEPTH);
+        diag_error(sema->diags, where,
+                   "imports are nested deeper than %d files", MAX_IMPORT_DEPTH);
         return;
     }
     const struct source_file *file = find_file(sema, module, syntax->file);
@@ -251,7 +273,8 @@ static void import(struct sema *sema, struct module *module, const struct syn_de
         take_over(sema, module, brought->seen.data[i], where);
 }
 
-static struct module *load_module(struct sema *sema, const struct source_file *source) {
+static struct module *load_module(struct sema *sema,
+                                  const struct source_file *source) {
     const char *key = arena_printf(sema->arena, "%u", source->id);
     struct module *module = strmap_get(&sema->modules_by_id, key);
     if (module)
@@ -272,7 +295,7 @@ static struct module *load_module(struct sema *sema, const struct source_file *s
     return module;
 }
 
-/* ---- the spec ------------------------------------------------------------------------- */
+/* ---- the spec ------------------------------------------------------------ */
 
 static void resolve_module(struct sema *sema, struct module *module) {
     for (size_t i = 0; i < module->own.count; i++) {
@@ -282,7 +305,8 @@ static void resolve_module(struct sema *sema, struct module *module) {
     }
 }
 
-static void check_attentions(struct sema *sema, struct module *module, struct spec *spec) {
+static void check_attentions(struct sema *sema, struct module *module,
+                             struct spec *spec) {
     size_t count = 0;
     for (size_t i = 0; i < module->own.count; i++)
         count += module->own.data[i]->syntax->kind == SYN_ATTENTION;
@@ -290,7 +314,8 @@ static void check_attentions(struct sema *sema, struct module *module, struct sp
     for (size_t i = 0; i < module->own.count; i++) {
         struct decl *decl = module->own.data[i];
         if (decl->syntax->kind == SYN_ATTENTION)
-            sema_attention(sema, decl, &spec->attentions[spec->attention_count++]);
+            sema_attention(sema, decl,
+                           &spec->attentions[spec->attention_count++]);
     }
 }
 
@@ -299,7 +324,8 @@ static void collect_definitions(struct sema *sema, const struct module *module,
     size_t count = module->seen.count;
     spec->fns = ARENA_NEW_ARRAY(sema->arena, const struct fn *, count);
     spec->externs = ARENA_NEW_ARRAY(sema->arena, const struct fn *, count);
-    spec->consts = ARENA_NEW_ARRAY(sema->arena, const struct named_const *, count);
+    spec->consts =
+        ARENA_NEW_ARRAY(sema->arena, const struct named_const *, count);
     for (size_t i = 0; i < count; i++) {
         const struct decl *decl = module->seen.data[i];
         if (decl->state != DECL_DONE)
@@ -315,7 +341,8 @@ static void collect_definitions(struct sema *sema, const struct module *module,
 
 struct spec *frontend_check(struct arena *arena, struct source_set *sources,
                             const struct source_file *file,
-                            const struct frontend_options *options, struct diag_sink *diags) {
+                            const struct frontend_options *options,
+                            struct diag_sink *diags) {
     struct sema sema = {
         .arena = arena, .sources = sources, .diags = diags, .options = options};
     size_t errors_before = diag_error_count(diags);
@@ -329,34 +356,39 @@ struct spec *frontend_check(struct arena *arena, struct source_set *sources,
     return diag_error_count(diags) > errors_before ? NULL : spec;
 }
 
-struct spec *frontend_check_file(struct arena *arena, struct source_set *sources,
-                                 const char *path, const struct frontend_options *options,
+struct spec *frontend_check_file(struct arena *arena,
+                                 struct source_set *sources, const char *path,
+                                 const struct frontend_options *options,
                                  struct diag_sink *diags) {
     const struct source_file *file = source_load(sources, path);
     if (file)
         return frontend_check(arena, sources, file, options, diags);
-    diag_error(diags, SOURCE_NOWHERE, "cannot open '%s': %s", diag_name(diags, path),
-               strerrordesc_np(errno));
+    diag_error(diags, SOURCE_NOWHERE, "cannot open '%s': %s",
+               diag_name(diags, path), strerrordesc_np(errno));
     return NULL;
 }
 
-struct spec *frontend_check_text(struct arena *arena, struct source_set *sources,
-                                 const char *name, const char *text, size_t length,
+struct spec *frontend_check_text(struct arena *arena,
+                                 struct source_set *sources, const char *name,
+                                 const char *text, size_t length,
                                  const struct frontend_options *options,
                                  struct diag_sink *diags) {
-    const struct source_file *file = source_add_text(sources, name, text, length);
+    const struct source_file *file =
+        source_add_text(sources, name, text, length);
     if (file)
         return frontend_check(arena, sources, file, options, diags);
-    diag_error(diags, SOURCE_NOWHERE, "cannot read '%s': %s", diag_name(diags, name),
-               strerrordesc_np(errno));
+    diag_error(diags, SOURCE_NOWHERE, "cannot read '%s': %s",
+               diag_name(diags, name), strerrordesc_np(errno));
     return NULL;
 }
 
 bool frontend_override_schedule(struct arena *arena, struct source_set *sources,
                                 const struct spec *spec, const char *text,
-                                struct schedule *schedule, struct diag_sink *diags) {
+                                struct schedule *schedule,
+                                struct diag_sink *diags) {
     size_t errors_before = diag_error_count(diags);
-    const struct source_file *file = source_add_text(sources, "--schedule", text, strlen(text));
+    const struct source_file *file =
+        source_add_text(sources, "--schedule", text, strlen(text));
     if (!file) {
         diag_error(diags, SOURCE_NOWHERE, "the text of --schedule is too long");
         return false;
@@ -366,9 +398,11 @@ bool frontend_override_schedule(struct arena *arena, struct source_set *sources,
     for (size_t i = 0; spec && i < spec->const_count; i++) {
         struct syn_decl *syntax = ARENA_NEW(arena, struct syn_decl);
         syntax->kind = SYN_CONST;
-        syntax->name = (struct syn_name){spec->consts[i]->name, spec->consts[i]->where};
+        syntax->name =
+            (struct syn_name){spec->consts[i]->name, spec->consts[i]->where};
         struct decl *decl = ARENA_NEW(arena, struct decl);
-        *decl = (struct decl){.syntax = syntax, .module = &module, .state = DECL_DONE};
+        *decl = (struct decl){
+            .syntax = syntax, .module = &module, .state = DECL_DONE};
         decl->constant = ARENA_NEW(arena, struct named_const);
         *decl->constant = *spec->consts[i];
         see(&sema, &module, decl);

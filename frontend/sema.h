@@ -21,7 +21,7 @@ struct decl {
     struct module *module;
     enum decl_state state;
     struct named_const *constant; /* SYN_CONST, once resolved */
-    struct fn *fn;                /* SYN_FN, SYN_EXTERN, once the signature is known */
+    struct fn *fn;                /* SYN_FN, SYN_EXTERN, once resolving began */
 };
 
 enum module_state { MODULE_LOADING, MODULE_DONE };
@@ -30,7 +30,7 @@ struct module {
     const struct source_file *source;
     enum module_state state;
     VEC(struct decl *) own;
-    struct strmap visible; /* name -> struct decl *, own ones hide imported ones */
+    struct strmap visible;   /* name -> struct decl *, own ones first */
     VEC(struct decl *) seen; /* values of `visible` in a fixed order */
 };
 
@@ -85,71 +85,82 @@ struct env {
 /* ---- sema.c: modules and definitions ------------------------------------- */
 
 /* Resolves the definition; false if it is poisoned.  `use` is the reference. */
-bool sema_resolve(struct sema *sema, struct decl *decl, struct source_range use);
+bool sema_resolve(struct sema *sema, struct decl *decl,
+                  struct source_range use);
 
 /* True for words that the language keeps: q, kv_len, true, bf16, ... */
 bool sema_name_is_taken(const char *name);
 
-/* ---- sema_attention.c ------------------------------------------------------ */
+/* ---- sema_attention.c ---------------------------------------------------- */
 
 /* Checks one attention into *out; false when something in it is wrong. */
-bool sema_attention(struct sema *sema, struct decl *decl, struct attention *out);
+bool sema_attention(struct sema *sema, struct decl *decl,
+                    struct attention *out);
 
-/* ---- sema_schedule.c ------------------------------------------------------- */
+/* ---- sema_schedule.c ----------------------------------------------------- */
 
 /* Reads entries into *schedule (keys that are absent stay as they are). */
-void sema_schedule(struct sema *sema, struct env *env, const struct syn_entries *entries,
+void sema_schedule(struct sema *sema, struct env *env,
+                   const struct syn_entries *entries,
                    struct schedule *schedule);
 
-/* ---- sema_extern.c --------------------------------------------------------- */
+/* ---- sema_extern.c ------------------------------------------------------- */
 
-/* Finds the CUDA file of an extern fn; with `compare` also checks that it defines
- * the function with this signature. */
+/* Finds the CUDA file of an extern fn; with `compare` also checks that it
+ * defines the function with this signature. */
 bool sema_extern_file(struct sema *sema, struct decl *decl, bool compare);
 
-/* ---- sema_expr.c: expressions ---------------------------------------------- */
+/* ---- sema_expr.c: expressions -------------------------------------------- */
 
 /* Checks an expression; NULL when something in it is wrong. */
-struct expr *sema_expr(struct sema *sema, struct env *env, const struct syn *syntax);
+struct expr *sema_expr(struct sema *sema, struct env *env,
+                       const struct syn *syntax);
 
 /* The expression converted to `type` (i32 to f32 only); otherwise an error
  * "WHAT must be TYPE, found ..." and NULL.  `expr` may be NULL. */
-struct expr *sema_convert(struct sema *sema, struct expr *expr, enum value_type type,
-                          const char *what);
+struct expr *sema_convert(struct sema *sema, struct expr *expr,
+                          enum value_type type, const char *what);
 
 /* A constant i32 such as a group or a tile; false when it is none. */
-bool sema_const_i32(struct sema *sema, struct env *env, const struct syn *syntax,
-                    const char *what, int32_t *out);
+bool sema_const_i32(struct sema *sema, struct env *env,
+                    const struct syn *syntax, const char *what, int32_t *out);
 
-/* Type by name for `let`, `param`, `fn`; false with an error for unknown ones. */
-bool sema_value_type(struct sema *sema, struct syn_name name, enum value_type *out);
+/* Type by name for `let`, `param`, `fn`; unknown ones are an error. */
+bool sema_value_type(struct sema *sema, struct syn_name name,
+                     enum value_type *out);
 
-/* ---- sema_names.c: look-up ------------------------------------------------- */
+/* ---- sema_names.c: look-up ----------------------------------------------- */
 
 /* What a plain name stands for in `env`; NULL after an error. */
-struct expr *sema_name(struct sema *sema, struct env *env, const struct syn *syntax);
+struct expr *sema_name(struct sema *sema, struct env *env,
+                       const struct syn *syntax);
 
 /* The tensor that is read; NULL after an error. */
-const struct tensor *sema_tensor(struct sema *sema, struct env *env, const struct syn *syntax);
+const struct tensor *sema_tensor(struct sema *sema, struct env *env,
+                                 const struct syn *syntax);
 
 /* The fn that is called, resolved; NULL after an error. */
-const struct fn *sema_callee(struct sema *sema, struct env *env, const struct syn *syntax);
+const struct fn *sema_callee(struct sema *sema, struct env *env,
+                             const struct syn *syntax);
 
-/* ---- sema_node.c: building nodes ------------------------------------------- */
+/* ---- sema_node.c: building nodes ----------------------------------------- */
 
-struct expr *sema_leaf(struct sema *sema, enum expr_kind kind, enum value_type type,
-                       struct source_range where);
+/* A leaf without its payload. */
+struct expr *sema_leaf(struct sema *sema, enum expr_kind kind,
+                       enum value_type type, struct source_range where);
+
+/* A constant leaf. */
 struct expr *sema_const(struct sema *sema, enum value_type type, uint32_t bits,
                         struct source_range where);
 /* A node over `args`; computes deps, depth and nodes and reports a tree that is
  * too large (NULL).  The payload comes from `proto`. */
-struct expr *sema_node(struct sema *sema, struct expr proto, struct expr *const *args,
-                       size_t count);
+struct expr *sema_node(struct sema *sema, struct expr proto,
+                       struct expr *const *args, size_t count);
 
 /* Fills in fn->params[].uses from the body. */
 void sema_count_uses(struct fn *fn);
 
-/* ---- sema_probe.c ---------------------------------------------------------- */
+/* ---- sema_probe.c -------------------------------------------------------- */
 
 /* Reports i32 divisors that are zero because a fn is called with constants. */
 void sema_probe_divisors(struct sema *sema, const struct expr *expr);

@@ -8,8 +8,13 @@ static const char *const target_names[] = {"sm_80", "sm_90a", "sm_100a", NULL};
 enum { TARGET_COUNT = 3 };
 
 static const char *const warning_names[] = {
-    "hides-import",  "integer-division", "repeated-target", "score-without-s",
-    "unused-param",  "unused-tensor",    NULL,
+    "hides-import",
+    "integer-division",
+    "repeated-target",
+    "score-without-s",
+    "unused-param",
+    "unused-tensor",
+    NULL,
 };
 
 const char *const *frontend_targets(void) {
@@ -39,11 +44,12 @@ struct builder {
     VEC(const struct let *) lets;
     VEC(struct item) items;
     VEC(struct target_ref) targets;
-    uint64_t nodes;                       /* of all lines so far */
-    struct source_range first[SYN_SCHEDULE + 1]; /* of the items that come once */
+    uint64_t nodes; /* of all lines so far */
+    struct source_range
+        first[SYN_SCHEDULE + 1]; /* of the items that come once */
 };
 
-/* ---- names ------------------------------------------------------------------------ */
+/* ---- names --------------------------------------------------------------- */
 
 /* Makes the symbols of all items first, so that a use above the line is known
  * as such. */
@@ -70,9 +76,10 @@ static void declare_names(struct builder *b) {
     b->out->tensors = ARENA_NEW_ARRAY(arena, struct tensor, tensors);
 }
 
-/* The name may be defined: not taken, not defined before, hiding no name of this
- * file but the attention's own. */
-static bool name_is_free(struct builder *b, struct syn_name name, const struct symbol *symbol) {
+/* The name may be defined: not taken, not defined before, hiding no name of
+ * this file but the attention's own. */
+static bool name_is_free(struct builder *b, struct syn_name name,
+                         const struct symbol *symbol) {
     struct diag_sink *diags = b->sema->diags;
     const char *shown = diag_name(diags, name.text);
     if (sema_name_is_taken(name.text)) {
@@ -88,11 +95,14 @@ static bool name_is_free(struct builder *b, struct syn_name name, const struct s
     if (!outer || outer == b->decl)
         return true;
     if (outer->module != b->module) {
-        diag_warning(diags, name.where, "hides-import", "'%s' hides an imported name", shown);
-        diag_note(diags, outer->syntax->name.where, "the hidden one is defined here");
+        diag_warning(diags, name.where, "hides-import",
+                     "'%s' hides an imported name", shown);
+        diag_note(diags, outer->syntax->name.where,
+                  "the hidden one is defined here");
         return true;
     }
-    diag_error(diags, name.where, "'%s' is already defined in this file", shown);
+    diag_error(diags, name.where, "'%s' is already defined in this file",
+               shown);
     diag_note(diags, outer->syntax->name.where, "first defined here");
     return false;
 }
@@ -116,7 +126,7 @@ static void finish(struct symbol *symbol, bool good) {
     }
 }
 
-/* ---- dtype, head_dim, group, scale -------------------------------------------------- */
+/* ---- dtype, head_dim, group, scale --------------------------------------- */
 
 static void add_dtype(struct builder *b, const struct syn_item *item) {
     static const char *const names[] = {"f16", "bf16"};
@@ -126,10 +136,13 @@ static void add_dtype(struct builder *b, const struct syn_item *item) {
     else if (strcmp(item->name.text, "bf16") == 0)
         b->out->dtype = SCALAR_BF16;
     else if (diag_closest(item->name.text, names, 2))
-        diag_error(diags, item->name.where, "unknown dtype '%s'; did you mean '%s'?",
-                   diag_name(diags, item->name.text), diag_closest(item->name.text, names, 2));
+        diag_error(diags, item->name.where,
+                   "unknown dtype '%s'; did you mean '%s'?",
+                   diag_name(diags, item->name.text),
+                   diag_closest(item->name.text, names, 2));
     else
-        diag_error(diags, item->name.where, "unknown dtype '%s'; expected f16 or bf16",
+        diag_error(diags, item->name.where,
+                   "unknown dtype '%s'; expected f16 or bf16",
                    diag_name(diags, item->name.text));
 }
 
@@ -145,17 +158,21 @@ static bool head_dim(struct builder *b, const struct syn *syntax, int *out) {
     const char *nearest =
         below == above || dim > 256
             ? arena_printf(b->sema->arena, "the nearest is %d", below)
-            : arena_printf(b->sema->arena, "the nearest are %d and %d", below, above);
+            : arena_printf(b->sema->arena, "the nearest are %d and %d", below,
+                           above);
     diag_error(b->sema->diags, syntax->where,
-               "head_dim must be a multiple of 8 from 8 to 256, found %d; %s", dim, nearest);
+               "head_dim must be a multiple of 8 from 8 to 256, found %d; %s",
+               dim, nearest);
     return false;
 }
 
 static void add_head_dim(struct builder *b, const struct syn_item *item) {
     size_t count = item->values.exprs.count;
     if (count > 2) {
-        diag_error(b->sema->diags, item->values.exprs.data[2]->where,
-                   "head_dim takes one value, or two (q and k, then v), found %zu", count);
+        diag_error(
+            b->sema->diags, item->values.exprs.data[2]->where,
+            "head_dim takes one value, or two (q and k, then v), found %zu",
+            count);
         return;
     }
     head_dim(b, item->values.exprs.data[0], &b->out->head_dim_qk);
@@ -184,9 +201,10 @@ static bool account(struct builder *b, const struct expr *expr) {
     bool over = b->nodes > AST_MAX_NODES;
     b->nodes += expr->nodes;
     if (!over && b->nodes > AST_MAX_NODES)
-        diag_error(b->sema->diags, expr->where,
-                   "the attention has more than %d operations with its fns put in",
-                   AST_MAX_NODES);
+        diag_error(
+            b->sema->diags, expr->where,
+            "the attention has more than %d operations with its fns put in",
+            AST_MAX_NODES);
     sema_probe_divisors(b->sema, expr);
     return b->nodes <= AST_MAX_NODES;
 }
@@ -204,8 +222,8 @@ static const char *describe_deps(uint32_t deps) {
     return "a size";
 }
 
-static bool allow_deps(struct builder *b, const struct expr *expr, uint32_t allowed,
-                       const char *what) {
+static bool allow_deps(struct builder *b, const struct expr *expr,
+                       uint32_t allowed, const char *what) {
     if (!expr || !(expr->deps & ~allowed))
         return expr != NULL;
     diag_error(b->sema->diags, expr->where, "%s must not depend on %s", what,
@@ -220,7 +238,7 @@ static void add_scale(struct builder *b, const struct syn_item *item) {
         b->out->scale = scale;
 }
 
-/* ---- param, tensor, let --------------------------------------------------------------- */
+/* ---- param, tensor, let -------------------------------------------------- */
 
 static void add_param(struct builder *b, const struct syn_item *item) {
     struct symbol *symbol = define(b, item);
@@ -228,14 +246,17 @@ static void add_param(struct builder *b, const struct syn_item *item) {
         finish(symbol, false);
         return;
     }
-    struct param param = {.name = item->name.text, .where = item->name.where,
+    struct param param = {.name = item->name.text,
+                          .where = item->name.where,
                           .number = (int)b->out->param_count};
     bool good = sema_value_type(b->sema, item->type, &param.type);
     if (item->expr) {
-        struct env env = {.kind = ENV_CONST, .module = b->module, .symbols = &b->symbols};
+        struct env env = {
+            .kind = ENV_CONST, .module = b->module, .symbols = &b->symbols};
         struct expr *value = sema_expr(b->sema, &env, item->expr);
         if (good)
-            value = sema_convert(b->sema, value, param.type, "default of the param");
+            value = sema_convert(b->sema, value, param.type,
+                                 "default of the param");
         param.has_default = value != NULL;
         param.default_bits = value ? value->bits : 0;
     }
@@ -246,7 +267,8 @@ static void add_param(struct builder *b, const struct syn_item *item) {
     finish(symbol, good);
 }
 
-static bool tensor_type(struct builder *b, struct syn_name name, enum scalar_type *out) {
+static bool tensor_type(struct builder *b, struct syn_name name,
+                        enum scalar_type *out) {
     const char *names[SCALAR_TYPE_COUNT];
     for (int i = 0; i < SCALAR_TYPE_COUNT; i++) {
         names[i] = ast_scalar_name((enum scalar_type)i);
@@ -261,7 +283,8 @@ static bool tensor_type(struct builder *b, struct syn_name name, enum scalar_typ
         diag_error(diags, name.where, "unknown type '%s'; did you mean '%s'?",
                    diag_name(diags, name.text), close);
     else
-        diag_error(diags, name.where, "unknown type '%s'; expected bool, i32, f32, f16 or bf16",
+        diag_error(diags, name.where,
+                   "unknown type '%s'; expected bool, i32, f32, f16 or bf16",
                    diag_name(diags, name.text));
     return false;
 }
@@ -270,16 +293,19 @@ static const struct expr *extent(struct builder *b, const struct syn *syntax) {
     struct expr *expr = sema_expr(b->sema, &b->env, syntax);
     expr = sema_convert(b->sema, expr, TYPE_I32, "extent of a tensor");
     struct size_expr code;
-    if (!allow_deps(b, expr, DEP_SIZE | DEP_PARAM, "extent of a tensor") || !account(b, expr))
+    if (!allow_deps(b, expr, DEP_SIZE | DEP_PARAM, "extent of a tensor") ||
+        !account(b, expr))
         return NULL;
     if (expr->kind == EXPR_CONST && (int32_t)expr->bits < 1) {
-        diag_error(b->sema->diags, syntax->where, "extent of a tensor must be at least 1, found %d",
+        diag_error(b->sema->diags, syntax->where,
+                   "extent of a tensor must be at least 1, found %d",
                    (int)expr->bits);
         return NULL;
     }
     if (!ast_size_expr(b->sema->arena, expr, &code)) {
         diag_error(b->sema->diags, syntax->where,
-                   "extent of a tensor must use integers only, it is evaluated at launch");
+                   "extent of a tensor must use integers only, it is evaluated "
+                   "at launch");
         return NULL;
     }
     return expr;
@@ -291,14 +317,17 @@ static void add_tensor(struct builder *b, const struct syn_item *item) {
         finish(symbol, false);
         return;
     }
-    struct tensor tensor = {.name = item->name.text, .where = item->name.where,
+    struct tensor tensor = {.name = item->name.text,
+                            .where = item->name.where,
                             .number = (int)b->out->tensor_count};
     bool good = tensor_type(b, item->type, &tensor.type);
     tensor.value_type = ast_value_type(tensor.type);
     size_t rank = item->values.exprs.count;
     if (rank > KERNEL_MAX_RANK) {
-        diag_error(b->sema->diags, item->name.where, "tensor '%s' has rank %zu, the limit is %d",
-                   diag_name(b->sema->diags, item->name.text), rank, KERNEL_MAX_RANK);
+        diag_error(b->sema->diags, item->name.where,
+                   "tensor '%s' has rank %zu, the limit is %d",
+                   diag_name(b->sema->diags, item->name.text), rank,
+                   KERNEL_MAX_RANK);
         rank = KERNEL_MAX_RANK;
         good = false;
     }
@@ -312,8 +341,9 @@ static void add_tensor(struct builder *b, const struct syn_item *item) {
     finish(symbol, good);
 }
 
-static void add_item(struct builder *b, enum item_kind kind, const struct syn_item *syntax,
-                     const struct let *let, const struct expr *value) {
+static void add_item(struct builder *b, enum item_kind kind,
+                     const struct syn_item *syntax, const struct let *let,
+                     const struct expr *value) {
     if (!value || !account(b, value))
         return;
     struct item item = {kind, syntax->where, let, value};
@@ -322,7 +352,8 @@ static void add_item(struct builder *b, enum item_kind kind, const struct syn_it
 
 static void add_let(struct builder *b, const struct syn_item *item) {
     struct symbol *symbol = define(b, item);
-    struct expr *value = item->broken ? NULL : sema_expr(b->sema, &b->env, item->expr);
+    struct expr *value =
+        item->broken ? NULL : sema_expr(b->sema, &b->env, item->expr);
     enum value_type type;
     if (item->type.text)
         value = sema_value_type(b->sema, item->type, &type)
@@ -332,20 +363,22 @@ static void add_let(struct builder *b, const struct syn_item *item) {
     if (!symbol || !value)
         return;
     struct let *let = ARENA_NEW(b->sema->arena, struct let);
-    *let = (struct let){item->name.text, item->name.where, value, (int)b->lets.count};
+    *let = (struct let){item->name.text, item->name.where, value,
+                        (int)b->lets.count};
     symbol->let = let;
     vec_push(b->sema->arena, &b->lets, let);
     add_item(b, ITEM_LET, item, let, value);
 }
 
-/* ---- score, mask, target ----------------------------------------------------------------- */
+/* ---- score, mask, target ------------------------------------------------- */
 
 static void add_score(struct builder *b, const struct syn_item *item) {
     struct expr *value = sema_expr(b->sema, &b->env, item->expr);
     value = sema_convert(b->sema, value, TYPE_F32, "score");
     if (value && !(value->deps & DEP_S))
-        diag_warning(b->sema->diags, value->where, "score-without-s",
-                     "this score does not use s, so q and k have no influence on it");
+        diag_warning(
+            b->sema->diags, value->where, "score-without-s",
+            "this score does not use s, so q and k have no influence on it");
     add_item(b, ITEM_SCORE, item, NULL, value);
 }
 
@@ -362,19 +395,22 @@ static void add_target(struct builder *b, struct syn_name name) {
     if (!frontend_target_is_known(name.text)) {
         const char *close = diag_closest(name.text, target_names, TARGET_COUNT);
         if (close)
-            diag_error(diags, name.where, "unknown target '%s'; did you mean '%s'?", shown, close);
+            diag_error(diags, name.where,
+                       "unknown target '%s'; did you mean '%s'?", shown, close);
         else
             diag_error(diags, name.where,
-                       "unknown target '%s'; expected sm_80, sm_90a or sm_100a", shown);
+                       "unknown target '%s'; expected sm_80, sm_90a or sm_100a",
+                       shown);
         return;
     }
     for (size_t i = 0; i < b->targets.count; i++)
         if (strcmp(b->targets.data[i].name, name.text) == 0) {
-            diag_warning(diags, name.where, "repeated-target", "target '%s' is named twice",
-                         shown);
+            diag_warning(diags, name.where, "repeated-target",
+                         "target '%s' is named twice", shown);
             return;
         }
-    vec_push(b->sema->arena, &b->targets, ((struct target_ref){name.text, name.where}));
+    vec_push(b->sema->arena, &b->targets,
+             ((struct target_ref){name.text, name.where}));
 }
 
 static void add_schedule(struct builder *b, const struct syn_item *item) {
@@ -382,20 +418,21 @@ static void add_schedule(struct builder *b, const struct syn_item *item) {
     sema_schedule(b->sema, &b->env, &item->entries, &b->out->schedule);
 }
 
-/* ---- the whole -------------------------------------------------------------------------------- */
+/* ---- the whole ----------------------------------------------------------- */
 
 static bool comes_once(enum syn_item_kind kind) {
-    return kind == SYN_DTYPE || kind == SYN_HEAD_DIM || kind == SYN_GROUP || kind == SYN_SCALE ||
-           kind == SYN_SCHEDULE;
+    return kind == SYN_DTYPE || kind == SYN_HEAD_DIM || kind == SYN_GROUP ||
+           kind == SYN_SCALE || kind == SYN_SCHEDULE;
 }
 
-/* False with an error for a second dtype, head_dim, group, scale or schedule. */
+/* False with an error for a second dtype, head_dim, group, scale or schedule.
+ */
 static bool is_first(struct builder *b, const struct syn_item *item) {
     struct source_range *first = &b->first[item->kind];
     if (comes_once(item->kind) && first->file) {
-        const char *word = arena_strndup(b->sema->arena,
-                                         b->module->source->text + item->word.begin,
-                                         item->word.end - item->word.begin);
+        const char *word = arena_strndup(
+            b->sema->arena, b->module->source->text + item->word.begin,
+            item->word.end - item->word.begin);
         diag_error(b->sema->diags, item->word, "'%s' is given twice", word);
         diag_note(b->sema->diags, *first, "first given here");
         return false;
@@ -446,15 +483,17 @@ static void add(struct builder *b, const struct syn_item *item) {
 }
 
 static void report_missing(struct builder *b) {
-    const char *shown =
-        b->syntax->name.text ? diag_name(b->sema->diags, b->syntax->name.text) : "";
+    const char *shown = b->syntax->name.text
+                            ? diag_name(b->sema->diags, b->syntax->name.text)
+                            : "";
     if (b->syntax->broken)
         return;
     if (!b->first[SYN_DTYPE].file)
-        diag_error(b->sema->diags, b->syntax->name.where, "attention '%s' has no dtype", shown);
+        diag_error(b->sema->diags, b->syntax->name.where,
+                   "attention '%s' has no dtype", shown);
     if (!b->first[SYN_HEAD_DIM].file)
-        diag_error(b->sema->diags, b->syntax->name.where, "attention '%s' has no head_dim",
-                   shown);
+        diag_error(b->sema->diags, b->syntax->name.where,
+                   "attention '%s' has no head_dim", shown);
 }
 
 static void warn_unused(struct builder *b) {
@@ -462,20 +501,27 @@ static void warn_unused(struct builder *b) {
     for (size_t i = 0; i < b->out->param_count; i++)
         if (!b->out->params[i].used)
             diag_warning(diags, b->out->params[i].where, "unused-param",
-                         "param '%s' is never used", diag_name(diags, b->out->params[i].name));
+                         "param '%s' is never used",
+                         diag_name(diags, b->out->params[i].name));
     for (size_t i = 0; i < b->out->tensor_count; i++)
         if (!b->out->tensors[i].used)
             diag_warning(diags, b->out->tensors[i].where, "unused-tensor",
-                         "tensor '%s' is never used", diag_name(diags, b->out->tensors[i].name));
+                         "tensor '%s' is never used",
+                         diag_name(diags, b->out->tensors[i].name));
 }
 
-bool sema_attention(struct sema *sema, struct decl *decl, struct attention *out) {
+bool sema_attention(struct sema *sema, struct decl *decl,
+                    struct attention *out) {
     size_t errors_before = diag_error_count(sema->diags);
-    struct builder b = {.sema = sema, .module = decl->module, .syntax = decl->syntax,
-                        .decl = decl, .out = out};
+    struct builder b = {.sema = sema,
+                        .module = decl->module,
+                        .syntax = decl->syntax,
+                        .decl = decl,
+                        .out = out};
     out->name = decl->syntax->name.text;
     out->where = decl->syntax->name.where;
-    b.env = (struct env){.kind = ENV_ITEM, .module = decl->module, .symbols = &b.symbols};
+    b.env = (struct env){
+        .kind = ENV_ITEM, .module = decl->module, .symbols = &b.symbols};
     declare_names(&b);
     for (size_t i = 0; i < decl->syntax->items.count; i++)
         add(&b, decl->syntax->items.data[i]);
@@ -489,7 +535,8 @@ bool sema_attention(struct sema *sema, struct decl *decl, struct attention *out)
     out->lacks_model = b.env.lacks_model;
     for (size_t i = 0; i < b.items.count; i++)
         out->calls_extern |= (b.items.data[i].value->deps & DEP_EXTERN) != 0;
-    bool good = diag_error_count(sema->diags) == errors_before && !decl->syntax->broken;
+    bool good =
+        diag_error_count(sema->diags) == errors_before && !decl->syntax->broken;
     if (good)
         warn_unused(&b);
     return good;

@@ -33,7 +33,8 @@ static char *code_only(struct arena *arena, const struct source_file *file) {
     return code;
 }
 
-/* Next place of `name` as a whole word followed by '(', from `at`; NULL: none. */
+/* Next place of `name` as a whole word followed by '(', from `at`; NULL: none.
+ */
 static const char *find_function(const char *at, const char *name) {
     size_t length = strlen(name);
     for (const char *p = at; (p = strstr(p, name)); p += length) {
@@ -51,7 +52,9 @@ static bool c_type(const char *text, size_t length, enum value_type *out) {
     static const struct {
         const char *word;
         enum value_type type;
-    } types[] = {{"int", TYPE_I32}, {"int32_t", TYPE_I32}, {"float", TYPE_F32},
+    } types[] = {{"int", TYPE_I32},
+                 {"int32_t", TYPE_I32},
+                 {"float", TYPE_F32},
                  {"bool", TYPE_BOOL}};
     bool found = false;
     for (size_t i = 0; i < length;) {
@@ -65,7 +68,8 @@ static bool c_type(const char *text, size_t length, enum value_type *out) {
         while (end < length && is_word(text[end]))
             end++;
         for (size_t t = 0; !found && t < sizeof types / sizeof *types; t++)
-            if (strlen(types[t].word) == end - i && !memcmp(types[t].word, text + i, end - i)) {
+            if (strlen(types[t].word) == end - i &&
+                !memcmp(types[t].word, text + i, end - i)) {
                 *out = types[t].type;
                 found = true;
             }
@@ -79,7 +83,8 @@ static const char *c_name(enum value_type type) {
 }
 
 /* Compares the parameters in the parentheses at `open`. */
-static bool check_params(struct sema *sema, struct decl *decl, const char *open) {
+static bool check_params(struct sema *sema, struct decl *decl,
+                         const char *open) {
     const struct fn *fn = decl->fn;
     const char *close = strchr(open, ')');
     size_t count = 0;
@@ -93,16 +98,18 @@ static bool check_params(struct sema *sema, struct decl *decl, const char *open)
             diag_error(sema->diags, fn->params[count].where,
                        "'%s' is %s here, but %s in %s, where %s is expected",
                        diag_name(sema->diags, fn->params[count].name),
-                       ast_type_name(fn->params[count].type), c_name(type), fn->file->path,
-                       c_name(fn->params[count].type));
+                       ast_type_name(fn->params[count].type), c_name(type),
+                       fn->file->path, c_name(fn->params[count].type));
             return false;
         }
         p = end + 1;
     }
     if (!close || count == fn->param_count)
         return true;
-    diag_error(sema->diags, fn->where, "'%s' has %zu parameters here, but %zu in %s",
-               diag_name(sema->diags, fn->name), fn->param_count, count, fn->file->path);
+    diag_error(sema->diags, fn->where,
+               "'%s' has %zu parameters here, but %zu in %s",
+               diag_name(sema->diags, fn->name), fn->param_count, count,
+               fn->file->path);
     return false;
 }
 
@@ -116,7 +123,8 @@ static bool check_result(struct sema *sema, struct decl *decl, const char *code,
     size_t length = (size_t)(name - begin);
     const char *text = arena_strndup(sema->arena, begin, length);
     if (!strstr(text, "__device__")) {
-        diag_error(sema->diags, fn->where, "'%s' is no __device__ function in %s",
+        diag_error(sema->diags, fn->where,
+                   "'%s' is no __device__ function in %s",
                    diag_name(sema->diags, fn->name), fn->file->path);
         return false;
     }
@@ -124,9 +132,10 @@ static bool check_result(struct sema *sema, struct decl *decl, const char *code,
     const char *device = strstr(text, "__device__") + strlen("__device__");
     if (!c_type(device, strlen(device), &type) || type == fn->type)
         return true;
-    diag_error(sema->diags, fn->where, "'%s' gives %s here, but %s in %s, where %s is expected",
-               diag_name(sema->diags, fn->name), ast_type_name(fn->type), c_name(type),
-               fn->file->path, c_name(fn->type));
+    diag_error(sema->diags, fn->where,
+               "'%s' gives %s here, but %s in %s, where %s is expected",
+               diag_name(sema->diags, fn->name), ast_type_name(fn->type),
+               c_name(type), fn->file->path, c_name(fn->type));
     return false;
 }
 
@@ -135,11 +144,12 @@ static bool check_definition(struct sema *sema, struct decl *decl) {
     const char *code = code_only(sema->arena, fn->file);
     const char *name = find_function(code, fn->name);
     if (!name) {
-        diag_error(sema->diags, fn->file_where, "%s does not define '%s'", fn->file->path,
-                   diag_name(sema->diags, fn->name));
+        diag_error(sema->diags, fn->file_where, "%s does not define '%s'",
+                   fn->file->path, diag_name(sema->diags, fn->name));
         return false;
     }
-    return check_result(sema, decl, code, name) && check_params(sema, decl, strchr(name, '('));
+    return check_result(sema, decl, code, name) &&
+           check_params(sema, decl, strchr(name, '('));
 }
 
 bool sema_extern_file(struct sema *sema, struct decl *decl, bool compare) {

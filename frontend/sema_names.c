@@ -5,9 +5,9 @@
 #include "frontend/sema.h"
 
 static const char *const kept_words[] = {
-    "b",     "h",    "h_kv",  "q",      "kv",    "s",   "batch", "heads", "kv_heads",
-    "q_len", "kv_len", "inf", "true",   "false", "bool", "i32",  "f32",   "f16",
-    "bf16",  "e4m3",
+    "b",     "h",        "h_kv",  "q",      "kv",   "s",    "batch",
+    "heads", "kv_heads", "q_len", "kv_len", "inf",  "true", "false",
+    "bool",  "i32",      "f32",   "f16",    "bf16", "e4m3",
 };
 
 bool sema_name_is_taken(const char *name) {
@@ -17,13 +17,16 @@ bool sema_name_is_taken(const char *name) {
     return false;
 }
 
-/* ---- suggestions ----------------------------------------------------------- */
+/* ---- suggestions --------------------------------------------------------- */
 
 struct candidates {
     VEC(const char *) names;
 };
 
 enum wanted { WANT_VALUE, WANT_CALL };
+
+/* More definitions than this are not searched for a suggestion. */
+enum { CANDIDATES_MAX = 4000 };
 
 static void add_builtins(struct sema *sema, struct candidates *all) {
     for (int i = 0; i < BUILTIN_COUNT; i++)
@@ -43,20 +46,24 @@ static void add_language_names(struct sema *sema, struct candidates *all) {
         vec_push(sema->arena, &all->names, ast_size_name((enum size_name)i));
 }
 
-static const char *suggestion(struct sema *sema, const struct env *env, const char *name,
-                              enum wanted wanted) {
+static const char *suggestion(struct sema *sema, const struct env *env,
+                              const char *name, enum wanted wanted) {
     if (diag_is_full(sema->diags))
         return NULL;
     struct candidates all = {0};
     for (size_t i = 0; env->fn && i < env->fn->param_count; i++)
         vec_push(sema->arena, &all.names, env->fn->params[i].name);
-    for (size_t i = 0; env->kind == ENV_ITEM && env->symbols && i < env->symbols->list.count; i++)
+    for (size_t i = 0;
+         env->kind == ENV_ITEM && env->symbols && i < env->symbols->list.count;
+         i++)
         if (env->symbols->list.data[i]->defined)
             vec_push(sema->arena, &all.names, env->symbols->list.data[i]->name);
-    for (size_t i = 0; i < env->module->seen.count; i++) {
+    for (size_t i = 0;
+         i < env->module->seen.count && all.names.count < CANDIDATES_MAX; i++) {
         const struct decl *decl = env->module->seen.data[i];
         bool value = decl->syntax->kind == SYN_CONST;
-        bool callable = decl->syntax->kind == SYN_FN || decl->syntax->kind == SYN_EXTERN;
+        bool callable =
+            decl->syntax->kind == SYN_FN || decl->syntax->kind == SYN_EXTERN;
         if (wanted == WANT_VALUE ? value : callable)
             vec_push(sema->arena, &all.names, decl->syntax->name.text);
     }
@@ -67,18 +74,19 @@ static const char *suggestion(struct sema *sema, const struct env *env, const ch
     return diag_closest(name, all.names.data, all.names.count);
 }
 
-static void report_unknown(struct sema *sema, const struct env *env, const struct syn *syntax,
-                           const char *what, enum wanted wanted) {
+static void report_unknown(struct sema *sema, const struct env *env,
+                           const struct syn *syntax, const char *what,
+                           enum wanted wanted) {
     const char *close = suggestion(sema, env, syntax->name, wanted);
     const char *shown = diag_name(sema->diags, syntax->name);
     if (close)
-        diag_error(sema->diags, syntax->head, "unknown %s '%s'; did you mean '%s'?", what, shown,
-                   close);
+        diag_error(sema->diags, syntax->head,
+                   "unknown %s '%s'; did you mean '%s'?", what, shown, close);
     else
         diag_error(sema->diags, syntax->head, "unknown %s '%s'", what, shown);
 }
 
-/* ---- names of the language -------------------------------------------------- */
+/* ---- names of the language ----------------------------------------------- */
 
 static struct expr *literal_name(struct sema *sema, const struct syn *syntax) {
     if (strcmp(syntax->name, "true") == 0)
@@ -94,14 +102,16 @@ static struct expr *literal_name(struct sema *sema, const struct syn *syntax) {
 static struct expr *language_name(struct sema *sema, const struct syn *syntax) {
     for (int i = 0; i < INDEX_COUNT; i++)
         if (strcmp(syntax->name, ast_index_name((enum index_name)i)) == 0) {
-            struct expr *expr = sema_leaf(sema, EXPR_INDEX, TYPE_I32, syntax->where);
+            struct expr *expr =
+                sema_leaf(sema, EXPR_INDEX, TYPE_I32, syntax->where);
             expr->index = (enum index_name)i;
             expr->deps = 1u << i;
             return expr;
         }
     for (int i = 0; i < SIZE_COUNT; i++)
         if (strcmp(syntax->name, ast_size_name((enum size_name)i)) == 0) {
-            struct expr *expr = sema_leaf(sema, EXPR_SIZE, TYPE_I32, syntax->where);
+            struct expr *expr =
+                sema_leaf(sema, EXPR_SIZE, TYPE_I32, syntax->where);
             expr->size = (enum size_name)i;
             expr->deps = DEP_SIZE;
             return expr;
@@ -118,8 +128,8 @@ static struct expr *fn_param(struct sema *sema, const struct env *env,
     for (size_t i = 0; env->fn && i < env->fn->param_count; i++) {
         if (strcmp(env->fn->params[i].name, syntax->name) != 0)
             continue;
-        struct expr *expr =
-            sema_leaf(sema, EXPR_FN_PARAM, env->fn->params[i].type, syntax->where);
+        struct expr *expr = sema_leaf(sema, EXPR_FN_PARAM,
+                                      env->fn->params[i].type, syntax->where);
         expr->fn_param = (int)i;
         expr->deps = DEP_FN_PARAM;
         return expr;
@@ -127,7 +137,7 @@ static struct expr *fn_param(struct sema *sema, const struct env *env,
     return NULL;
 }
 
-/* ---- items ------------------------------------------------------------------ */
+/* ---- items --------------------------------------------------------------- */
 
 static struct symbol *find_symbol(const struct env *env, const char *name) {
     return env->symbols ? strmap_get(&env->symbols->map, name) : NULL;
@@ -146,17 +156,20 @@ static const char *symbol_word(const struct symbol *symbol) {
 }
 
 /* The symbol may be used here: in an item, below its line, not broken. */
-static bool symbol_usable(struct sema *sema, const struct env *env, const struct syn *syntax,
+static bool symbol_usable(struct sema *sema, const struct env *env,
+                          const struct syn *syntax,
                           const struct symbol *symbol) {
     const char *shown = diag_name(sema->diags, syntax->name);
     if (env->kind == ENV_CONST) {
         diag_error(sema->diags, syntax->head,
-                   "'%s' is a %s; a constant expression may use consts and built-ins only",
+                   "'%s' is a %s; a constant expression may use consts and "
+                   "built-ins only",
                    shown, symbol_word(symbol));
         return false;
     }
     if (!symbol->defined) {
-        diag_error(sema->diags, syntax->head, "'%s' is used above its line", shown);
+        diag_error(sema->diags, syntax->head, "'%s' is used above its line",
+                   shown);
         diag_note(sema->diags, symbol->where, "'%s' is defined here", shown);
         return false;
     }
@@ -166,54 +179,64 @@ static bool symbol_usable(struct sema *sema, const struct env *env, const struct
 static struct expr *let_value(struct sema *sema, const struct syn *syntax,
                               const struct let *let) {
     if (let->value->kind == EXPR_CONST)
-        return sema_const(sema, let->value->type, let->value->bits, syntax->where);
-    struct expr *expr = sema_leaf(sema, EXPR_LET, let->value->type, syntax->where);
+        return sema_const(sema, let->value->type, let->value->bits,
+                          syntax->where);
+    struct expr *expr =
+        sema_leaf(sema, EXPR_LET, let->value->type, syntax->where);
     expr->let = let;
     expr->deps = let->value->deps;
     expr->depth = let->value->depth + 1;
     if (expr->depth <= AST_MAX_DEPTH)
         return expr;
     diag_error(sema->diags, syntax->where,
-               "expression is %u operations deep with its lets and fns, the limit is %d",
+               "expression is %u operations deep with its lets and fns, the "
+               "limit is %d",
                expr->depth, AST_MAX_DEPTH);
     return NULL;
 }
 
 static struct expr *symbol_value(struct sema *sema, const struct env *env,
-                                 const struct syn *syntax, struct symbol *symbol) {
+                                 const struct syn *syntax,
+                                 struct symbol *symbol) {
     if (!symbol_usable(sema, env, syntax, symbol))
         return NULL;
     if (symbol->kind == SYMBOL_LET)
         return let_value(sema, syntax, symbol->let);
     if (symbol->kind == SYMBOL_TENSOR) {
         symbol->tensor->used = true;
-        diag_error(sema->diags, syntax->where, "tensor '%s' needs %d %s in brackets",
+        diag_error(sema->diags, syntax->where,
+                   "tensor '%s' needs %d %s in brackets",
                    diag_name(sema->diags, syntax->name), symbol->tensor->rank,
                    symbol->tensor->rank == 1 ? "index" : "indices");
         return NULL;
     }
     symbol->param->used = true;
-    struct expr *expr = sema_leaf(sema, EXPR_PARAM, symbol->param->type, syntax->where);
+    struct expr *expr =
+        sema_leaf(sema, EXPR_PARAM, symbol->param->type, syntax->where);
     expr->param = symbol->param;
     expr->deps = DEP_PARAM;
     return expr;
 }
 
-/* ---- definitions at top level ------------------------------------------------ */
+/* ---- definitions at top level -------------------------------------------- */
 
-static struct expr *decl_value(struct sema *sema, struct decl *decl, const struct syn *syntax) {
+static struct expr *decl_value(struct sema *sema, struct decl *decl,
+                               const struct syn *syntax) {
     const char *shown = diag_name(sema->diags, syntax->name);
     switch (decl->syntax->kind) {
     case SYN_CONST:
         if (!sema_resolve(sema, decl, syntax->where))
             return NULL;
-        return sema_const(sema, decl->constant->type, decl->constant->bits, syntax->where);
+        return sema_const(sema, decl->constant->type, decl->constant->bits,
+                          syntax->where);
     case SYN_FN:
     case SYN_EXTERN:
-        diag_error(sema->diags, syntax->where, "'%s' is a fn; call it with arguments", shown);
+        diag_error(sema->diags, syntax->where,
+                   "'%s' is a fn; call it with arguments", shown);
         return NULL;
     case SYN_ATTENTION:
-        diag_error(sema->diags, syntax->where, "'%s' is an attention, not a value", shown);
+        diag_error(sema->diags, syntax->where,
+                   "'%s' is an attention, not a value", shown);
         return NULL;
     case SYN_IMPORT:
         break;
@@ -232,15 +255,18 @@ static bool is_builtin(const char *name) {
 static void report_no_value(struct sema *sema, const struct env *env,
                             const struct syn *syntax) {
     if (env->kind == ENV_FN)
-        diag_error(sema->diags, syntax->where, "a fn does not see '%s'; pass it as an argument",
+        diag_error(sema->diags, syntax->where,
+                   "a fn does not see '%s'; pass it as an argument",
                    syntax->name);
     else
         diag_error(sema->diags, syntax->where,
-                   "'%s' is not constant; a constant expression may use consts and built-ins only",
+                   "'%s' is not constant; a constant expression may use consts "
+                   "and built-ins only",
                    syntax->name);
 }
 
-struct expr *sema_name(struct sema *sema, struct env *env, const struct syn *syntax) {
+struct expr *sema_name(struct sema *sema, struct env *env,
+                       const struct syn *syntax) {
     struct expr *expr = fn_param(sema, env, syntax);
     if (!expr)
         expr = literal_name(sema, syntax);
@@ -260,14 +286,17 @@ struct expr *sema_name(struct sema *sema, struct env *env, const struct syn *syn
     if (decl)
         return decl_value(sema, decl, syntax);
     if (is_builtin(syntax->name))
-        diag_error(sema->diags, syntax->where, "'%s' is a built-in function; call it with "
-                   "arguments", syntax->name);
+        diag_error(sema->diags, syntax->where,
+                   "'%s' is a built-in function; call it with "
+                   "arguments",
+                   syntax->name);
     else
         report_unknown(sema, env, syntax, "name", WANT_VALUE);
     return NULL;
 }
 
-const struct tensor *sema_tensor(struct sema *sema, struct env *env, const struct syn *syntax) {
+const struct tensor *sema_tensor(struct sema *sema, struct env *env,
+                                 const struct syn *syntax) {
     struct symbol *symbol = find_symbol(env, syntax->name);
     const char *shown = diag_name(sema->diags, syntax->name);
     if (symbol && symbol->kind == SYMBOL_TENSOR) {
@@ -276,10 +305,13 @@ const struct tensor *sema_tensor(struct sema *sema, struct env *env, const struc
         symbol->tensor->used = true;
         return symbol->tensor;
     }
-    if (symbol || sema_name_is_taken(syntax->name) || is_builtin(syntax->name) ||
-        strmap_get(&env->module->visible, syntax->name) || fn_param(sema, env, syntax)) {
+    if (symbol || sema_name_is_taken(syntax->name) ||
+        is_builtin(syntax->name) ||
+        strmap_get(&env->module->visible, syntax->name) ||
+        fn_param(sema, env, syntax)) {
         if (!symbol || symbol_usable(sema, env, syntax, symbol))
-            diag_error(sema->diags, syntax->head, "'%s' is not a tensor", shown);
+            diag_error(sema->diags, syntax->head, "'%s' is not a tensor",
+                       shown);
         return NULL;
     }
     report_unknown(sema, env, syntax, "tensor", WANT_VALUE);
@@ -287,34 +319,39 @@ const struct tensor *sema_tensor(struct sema *sema, struct env *env, const struc
 }
 
 static const struct fn *decl_callee(struct sema *sema, struct env *env,
-                                    const struct syn *syntax, struct decl *decl) {
+                                    const struct syn *syntax,
+                                    struct decl *decl) {
     enum syn_decl_kind kind = decl->syntax->kind;
     const char *shown = diag_name(sema->diags, syntax->name);
     if (kind != SYN_FN && kind != SYN_EXTERN) {
         diag_error(sema->diags, syntax->head, "'%s' is %s, not a fn", shown,
                    kind == SYN_CONST ? "a const" : "an attention");
-        diag_note(sema->diags, decl->syntax->name.where, "'%s' is defined here", shown);
+        diag_note(sema->diags, decl->syntax->name.where, "'%s' is defined here",
+                  shown);
         return NULL;
     }
     if (env->kind == ENV_CONST) {
         diag_error(sema->diags, syntax->head,
-                   "'%s' is a fn; a constant expression may use consts and built-ins only",
+                   "'%s' is a fn; a constant expression may use consts and "
+                   "built-ins only",
                    shown);
         return NULL;
     }
     return sema_resolve(sema, decl, syntax->head) ? decl->fn : NULL;
 }
 
-const struct fn *sema_callee(struct sema *sema, struct env *env, const struct syn *syntax) {
+const struct fn *sema_callee(struct sema *sema, struct env *env,
+                             const struct syn *syntax) {
     struct decl *decl = strmap_get(&env->module->visible, syntax->name);
     struct symbol *symbol = find_symbol(env, syntax->name);
     const char *shown = diag_name(sema->diags, syntax->name);
     if (symbol && symbol->kind == SYMBOL_TENSOR) {
-        diag_error(sema->diags, syntax->head, "'%s' is a tensor; write its indices in [ ]",
-                   shown);
+        diag_error(sema->diags, syntax->head,
+                   "'%s' is a tensor; write its indices in [ ]", shown);
         return NULL;
     }
-    if (symbol || fn_param(sema, env, syntax) || (!decl && sema_name_is_taken(syntax->name))) {
+    if (symbol || fn_param(sema, env, syntax) ||
+        (!decl && sema_name_is_taken(syntax->name))) {
         diag_error(sema->diags, syntax->head, "'%s' is not a fn", shown);
         return NULL;
     }

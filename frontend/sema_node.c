@@ -1,8 +1,8 @@
 /* Nodes of the checked tree: what they depend on and how large they are. */
 #include "frontend/sema.h"
 
-struct expr *sema_leaf(struct sema *sema, enum expr_kind kind, enum value_type type,
-                       struct source_range where) {
+struct expr *sema_leaf(struct sema *sema, enum expr_kind kind,
+                       enum value_type type, struct source_range where) {
     struct expr *expr = ARENA_NEW(sema->arena, struct expr);
     expr->kind = kind;
     expr->type = type;
@@ -31,7 +31,8 @@ static void measure_call(struct expr *call) {
     for (size_t i = 0; i < call->arg_count; i++) {
         const struct expr *arg = call->args[i];
         bool is_extern = call->fn->is_extern;
-        uint32_t uses = is_extern ? call->fn->params[i].uses + 1 : call->fn->params[i].uses;
+        uint32_t uses =
+            is_extern ? call->fn->params[i].uses + 1 : call->fn->params[i].uses;
         nodes += (uint64_t)uses * arg->nodes;
         deps |= uses ? arg->deps : 0;
         depth = arg->depth > depth ? arg->depth : depth;
@@ -54,10 +55,11 @@ static void measure(struct expr *expr) {
     expr->depth = depth + 1;
 }
 
-struct expr *sema_node(struct sema *sema, struct expr proto, struct expr *const *args,
-                       size_t count) {
+struct expr *sema_node(struct sema *sema, struct expr proto,
+                       struct expr *const *args, size_t count) {
     struct expr *expr = ARENA_NEW(sema->arena, struct expr);
-    const struct expr **copy = ARENA_NEW_ARRAY(sema->arena, const struct expr *, count);
+    const struct expr **copy =
+        ARENA_NEW_ARRAY(sema->arena, const struct expr *, count);
     for (size_t i = 0; i < count; i++)
         copy[i] = args[i];
     *expr = proto;
@@ -69,12 +71,14 @@ struct expr *sema_node(struct sema *sema, struct expr proto, struct expr *const 
         measure(expr);
     if (expr->depth > AST_MAX_DEPTH)
         diag_error(sema->diags, expr->where,
-                   "expression is %u operations deep with its lets and fns, the limit is %d",
+                   "expression is %u operations deep with its lets and fns, "
+                   "the limit is %d",
                    expr->depth, AST_MAX_DEPTH);
     else if (expr->nodes > AST_MAX_NODES)
-        diag_error(sema->diags, expr->where,
-                   "expression has %u operations with its fns put in, the limit is %d",
-                   expr->nodes, AST_MAX_NODES);
+        diag_error(
+            sema->diags, expr->where,
+            "expression has %u operations with its fns put in, the limit is %d",
+            expr->nodes, AST_MAX_NODES);
     else
         return expr;
     return NULL;

@@ -18,16 +18,17 @@ struct known {
 
 /* The call being entered: values of its parameters. */
 struct frame {
-    const struct known *params;    /* NULL: not inside a fn */
-    const struct expr *call;       /* outermost call, where faults are reported */
+    const struct known *params; /* NULL: not inside a fn */
+    const struct expr *call;    /* outermost call, where faults are reported */
 };
 
-static struct known probe(struct sema *sema, const struct expr *expr, const struct frame *frame);
+static struct known probe(struct sema *sema, const struct expr *expr,
+                          const struct frame *frame);
 
-static void report(struct sema *sema, const struct expr *divisor, const struct expr *call) {
-    const char *key =
-        arena_printf(sema->arena, "%u:%u:%u", call->where.file, call->where.begin,
-                     call->where.end);
+static void report(struct sema *sema, const struct expr *divisor,
+                   const struct expr *call) {
+    const char *key = arena_printf(sema->arena, "%u:%u:%u", call->where.file,
+                                   call->where.begin, call->where.end);
     if (strmap_get(&sema->probed, key))
         return;
     strmap_set(sema->arena, &sema->probed, key, (void *)call);
@@ -77,7 +78,8 @@ static struct known probe_binary(struct sema *sema, const struct expr *expr,
     }
     struct known result = {a.is_known && b.is_known, 0};
     if (result.is_known)
-        fold_binary(expr->binary, expr->args[0]->type, a.bits, b.bits, &result.bits);
+        fold_binary(expr->binary, expr->args[0]->type, a.bits, b.bits,
+                    &result.bits);
     return result;
 }
 
@@ -122,7 +124,8 @@ static struct known probe(struct sema *sema, const struct expr *expr,
     case EXPR_CONST:
         return (struct known){true, expr->bits};
     case EXPR_FN_PARAM:
-        return frame->params ? frame->params[expr->fn_param] : (struct known){0};
+        return frame->params ? frame->params[expr->fn_param]
+                             : (struct known){0};
     case EXPR_BINARY:
         return probe_binary(sema, expr, frame);
     case EXPR_SELECT:

@@ -1,7 +1,7 @@
 /* The schedule: known keys, their values and ranges.
  *
- * What depends on a target (shared memory, registers) is checked by the planner,
- * which reports at the places kept in struct schedule.
+ * What depends on a target (shared memory, registers) is checked by the
+ * planner, which reports at the places kept in struct schedule.
  */
 #include <math.h>
 #include <string.h>
@@ -34,15 +34,20 @@ static bool no_percent(const struct entry *entry, size_t number) {
 static bool integer(const struct entry *entry, size_t number, int32_t *out) {
     if (!no_percent(entry, number))
         return false;
-    const char *what = arena_printf(entry->sema->arena, "'%s'", entry->syntax->key.text);
-    return sema_const_i32(entry->sema, entry->env, value(entry, number)->expr, what, out);
+    const char *what =
+        arena_printf(entry->sema->arena, "'%s'", entry->syntax->key.text);
+    return sema_const_i32(entry->sema, entry->env, value(entry, number)->expr,
+                          what, out);
 }
 
 static bool number(const struct entry *entry, size_t position, float *out) {
-    struct env constant = {
-        .kind = ENV_CONST, .module = entry->env->module, .symbols = entry->env->symbols};
-    const char *what = arena_printf(entry->sema->arena, "'%s'", entry->syntax->key.text);
-    struct expr *expr = sema_expr(entry->sema, &constant, value(entry, position)->expr);
+    struct env constant = {.kind = ENV_CONST,
+                           .module = entry->env->module,
+                           .symbols = entry->env->symbols};
+    const char *what =
+        arena_printf(entry->sema->arena, "'%s'", entry->syntax->key.text);
+    struct expr *expr =
+        sema_expr(entry->sema, &constant, value(entry, position)->expr);
     expr = sema_convert(entry->sema, expr, TYPE_F32, what);
     if (expr)
         *out = fold_float(expr->bits);
@@ -50,11 +55,13 @@ static bool number(const struct entry *entry, size_t position, float *out) {
 }
 
 /* One of `words`; its position goes to *out. */
-static bool word(const struct entry *entry, const char *const *words, int count, int *out) {
+static bool word(const struct entry *entry, const char *const *words, int count,
+                 int *out) {
     const struct syn_value *v = value(entry, 0);
     if (v->expr->kind == SYN_ERROR)
         return false;
-    const char *found = v->expr->kind == SYN_NAME && !v->percent ? v->expr->name : "";
+    const char *found =
+        v->expr->kind == SYN_NAME && !v->percent ? v->expr->name : "";
     for (int i = 0; i < count; i++)
         if (strcmp(found, words[i]) == 0) {
             *out = i;
@@ -63,16 +70,21 @@ static bool word(const struct entry *entry, const char *const *words, int count,
     struct strbuf all;
     strbuf_init(&all, entry->sema->arena);
     for (int i = 0; i < count; i++)
-        strbuf_printf(&all, "%s%s", i == 0 ? "" : i == count - 1 ? " or " : ", ", words[i]);
+        strbuf_printf(&all, "%s%s",
+                      i == 0           ? ""
+                      : i == count - 1 ? " or "
+                                       : ", ",
+                      words[i]);
     const char *close = diag_closest(found, words, (size_t)count);
-    diag_error(entry->sema->diags, v->where, "'%s' must be %s%s%s%s", entry->syntax->key.text,
-               strbuf_text(&all), close ? "; did you mean '" : "", close ? close : "",
+    diag_error(entry->sema->diags, v->where, "'%s' must be %s%s%s%s",
+               entry->syntax->key.text, strbuf_text(&all),
+               close ? "; did you mean '" : "", close ? close : "",
                close ? "'?" : "");
     return false;
 }
 
-static bool tile_side(const struct entry *entry, size_t position, int multiple, const char *side,
-                      int *out) {
+static bool tile_side(const struct entry *entry, size_t position, int multiple,
+                      const char *side, int *out) {
     int32_t size;
     if (!integer(entry, position, &size))
         return false;
@@ -81,8 +93,9 @@ static bool tile_side(const struct entry *entry, size_t position, int multiple, 
         return true;
     }
     diag_error(entry->sema->diags, value(entry, position)->where,
-               "%s tile of %d; it must be a multiple of %d (the MMA shape) from %d to %d", side,
-               size, multiple, multiple, TILE_MAX);
+               "%s tile of %d; it must be a multiple of %d (the MMA shape) "
+               "from %d to %d",
+               side, size, multiple, multiple, TILE_MAX);
     return false;
 }
 
@@ -99,8 +112,9 @@ static bool count_from_one(const struct entry *entry, int *out) {
         *out = count;
         return true;
     }
-    diag_error(entry->sema->diags, value(entry, 0)->where, "'%s' must be from 1 to %d, found %d",
-               entry->syntax->key.text, COUNT_MAX, count);
+    diag_error(entry->sema->diags, value(entry, 0)->where,
+               "'%s' must be from 1 to %d, found %d", entry->syntax->key.text,
+               COUNT_MAX, count);
     return false;
 }
 
@@ -113,8 +127,9 @@ static bool read_consumers(const struct entry *entry) {
 }
 
 static bool read_overlap(const struct entry *entry) {
-    static const char *const words[] = {
-        [OVERLAP_NONE] = "none", [OVERLAP_INTRA] = "intra", [OVERLAP_PINGPONG] = "pingpong"};
+    static const char *const words[] = {[OVERLAP_NONE] = "none",
+                                        [OVERLAP_INTRA] = "intra",
+                                        [OVERLAP_PINGPONG] = "pingpong"};
     int found;
     bool good = word(entry, words, 3, &found);
     if (good)
@@ -128,9 +143,11 @@ static bool read_exp_poly(const struct entry *entry) {
     if (!number(entry, 0, &percent))
         return false;
     if (!v->percent)
-        diag_error(entry->sema->diags, v->where, "'exp_poly' is a share; write it as in 25%%");
+        diag_error(entry->sema->diags, v->where,
+                   "'exp_poly' is a share; write it as in 25%%");
     else if (!(percent >= 0.0f && percent <= 100.0f))
-        diag_error(entry->sema->diags, v->where, "'exp_poly' must be from 0%% to 100%%");
+        diag_error(entry->sema->diags, v->where,
+                   "'exp_poly' must be from 0%% to 100%%");
     else
         return entry->out->exp_poly = percent / 100.0f, true;
     return false;
@@ -150,8 +167,9 @@ static bool read_rescale_threshold(const struct entry *entry) {
 }
 
 static bool read_order(const struct entry *entry) {
-    static const char *const words[] = {
-        [ORDER_LINEAR] = "linear", [ORDER_LPT] = "lpt", [ORDER_DYNAMIC] = "dynamic"};
+    static const char *const words[] = {[ORDER_LINEAR] = "linear",
+                                        [ORDER_LPT] = "lpt",
+                                        [ORDER_DYNAMIC] = "dynamic"};
     int found;
     bool good = word(entry, words, 3, &found);
     if (good)
@@ -183,12 +201,15 @@ static int find_key(struct sema *sema, struct syn_name name) {
     const char *close = diag_closest(name.text, names, SCHEDULE_KEY_COUNT);
     const char *shown = diag_name(sema->diags, name.text);
     if (close)
-        diag_error(sema->diags, name.where, "unknown schedule key '%s'; did you mean '%s'?",
-                   shown, close);
+        diag_error(sema->diags, name.where,
+                   "unknown schedule key '%s'; did you mean '%s'?", shown,
+                   close);
     else
         diag_error(sema->diags, name.where,
-                   "unknown schedule key '%s'; expected tile, stages, consumers, overlap, "
-                   "exp_poly, rescale_threshold or order", shown);
+                   "unknown schedule key '%s'; expected tile, stages, "
+                   "consumers, overlap, "
+                   "exp_poly, rescale_threshold or order",
+                   shown);
     return SCHEDULE_KEY_COUNT;
 }
 
@@ -199,14 +220,16 @@ static void read_entry(struct entry *entry, struct source_range *seen) {
     if (key == SCHEDULE_KEY_COUNT)
         return;
     if (seen[key].file) {
-        diag_error(sema->diags, syntax->key.where, "'%s' is given twice", syntax->key.text);
+        diag_error(sema->diags, syntax->key.where, "'%s' is given twice",
+                   syntax->key.text);
         diag_note(sema->diags, seen[key], "first given here");
         return;
     }
     seen[key] = syntax->key.where;
     if (syntax->values.count != keys[key].values) {
-        diag_error(sema->diags, syntax->where, "'%s' takes %zu value%s, found %zu",
-                   syntax->key.text, keys[key].values, keys[key].values == 1 ? "" : "s",
+        diag_error(sema->diags, syntax->where,
+                   "'%s' takes %zu value%s, found %zu", syntax->key.text,
+                   keys[key].values, keys[key].values == 1 ? "" : "s",
                    syntax->values.count);
         return;
     }
@@ -216,18 +239,21 @@ static void read_entry(struct entry *entry, struct source_range *seen) {
     }
 }
 
-void sema_schedule(struct sema *sema, struct env *env, const struct syn_entries *entries,
+void sema_schedule(struct sema *sema, struct env *env,
+                   const struct syn_entries *entries,
                    struct schedule *schedule) {
     struct source_range seen[SCHEDULE_KEY_COUNT] = {0};
     for (size_t i = 0; i < entries->list.count; i++) {
         struct entry entry = {sema, env, entries->list.data[i], schedule};
         read_entry(&entry, seen);
     }
-    if (schedule->given[SCHEDULE_OVERLAP] && schedule->overlap == OVERLAP_PINGPONG &&
+    if (schedule->given[SCHEDULE_OVERLAP] &&
+        schedule->overlap == OVERLAP_PINGPONG &&
         schedule->given[SCHEDULE_CONSUMERS] && schedule->consumers < 2) {
-        diag_error(sema->diags, schedule->where[SCHEDULE_OVERLAP],
-                   "ping-pong takes turns between at least 2 consumers, found %d",
-                   schedule->consumers);
+        diag_error(
+            sema->diags, schedule->where[SCHEDULE_OVERLAP],
+            "ping-pong takes turns between at least 2 consumers, found %d",
+            schedule->consumers);
         diag_note(sema->diags, schedule->where[SCHEDULE_CONSUMERS], "set here");
     }
 }

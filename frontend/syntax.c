@@ -8,7 +8,8 @@
 
 #include "frontend/parse_error.h"
 
-struct syn *syn_leaf(struct parse_ctx *ctx, enum syn_kind kind, struct source_range where) {
+struct syn *syn_leaf(struct parse_ctx *ctx, enum syn_kind kind,
+                     struct source_range where) {
     struct syn *leaf = ARENA_NEW(ctx->arena, struct syn);
     leaf->kind = (uint8_t)kind;
     leaf->depth = 1;
@@ -22,26 +23,31 @@ const struct syn *syn_name_ref(struct parse_ctx *ctx, struct syn_name name) {
     return leaf;
 }
 
-static const struct syn *error_leaf(struct parse_ctx *ctx, struct source_range where) {
+static const struct syn *error_leaf(struct parse_ctx *ctx,
+                                    struct source_range where) {
     return syn_leaf(ctx, SYN_ERROR, where);
 }
 
 /* Checks the limits for a node over `args` that nests `extra` levels more. */
-static bool within_limits(struct parse_ctx *ctx, struct syn *node, unsigned extra) {
+static bool within_limits(struct parse_ctx *ctx, struct syn *node,
+                          unsigned extra) {
     unsigned nesting = 0;
     for (size_t i = 0; i < node->arg_count; i++) {
         const struct syn *arg = node->args[i];
         nesting = arg->nesting > nesting ? arg->nesting : nesting;
-        node->depth = arg->depth + 1 > node->depth ? arg->depth + 1 : node->depth;
+        node->depth =
+            arg->depth + 1 > node->depth ? arg->depth + 1 : node->depth;
     }
     node->nesting = (uint16_t)(nesting + extra);
     if (node->nesting > SYNTAX_MAX_NESTING) {
-        diag_error(ctx->diags, node->head, "nesting deeper than %d levels", SYNTAX_MAX_NESTING);
+        diag_error(ctx->diags, node->head, "nesting deeper than %d levels",
+                   SYNTAX_MAX_NESTING);
         return false;
     }
     if (node->depth > AST_MAX_DEPTH) {
         diag_error(ctx->diags, node->head,
-                   "expression chains more than %d operations; split it with let or fn",
+                   "expression chains more than %d operations; split it with "
+                   "let or fn",
                    AST_MAX_DEPTH);
         return false;
     }
@@ -51,7 +57,8 @@ static bool within_limits(struct parse_ctx *ctx, struct syn *node, unsigned extr
 /* A node over `args`; an error leaf if one of them is one or a limit is hit, so
  * that the rest of a runaway chain is swallowed silently. */
 static const struct syn *node(struct parse_ctx *ctx, struct syn proto,
-                              const struct syn *const *args, size_t count, unsigned extra) {
+                              const struct syn *const *args, size_t count,
+                              unsigned extra) {
     for (size_t i = 0; i < count; i++)
         if (args[i]->kind == SYN_ERROR)
             return args[i];
@@ -60,12 +67,15 @@ static const struct syn *node(struct parse_ctx *ctx, struct syn proto,
     made->depth = 1;
     made->args = args;
     made->arg_count = count;
-    return within_limits(ctx, made, extra) ? made : error_leaf(ctx, proto.where);
+    return within_limits(ctx, made, extra) ? made
+                                           : error_leaf(ctx, proto.where);
 }
 
-static const struct syn *const *array(struct parse_ctx *ctx, size_t count, const struct syn *a,
-                                      const struct syn *b, const struct syn *c) {
-    const struct syn **args = ARENA_NEW_ARRAY(ctx->arena, const struct syn *, count);
+static const struct syn *const *array(struct parse_ctx *ctx, size_t count,
+                                      const struct syn *a, const struct syn *b,
+                                      const struct syn *c) {
+    const struct syn **args =
+        ARENA_NEW_ARRAY(ctx->arena, const struct syn *, count);
     const struct syn *all[] = {a, b, c};
     for (size_t i = 0; i < count; i++)
         args[i] = all[i];
@@ -77,7 +87,8 @@ const struct syn *syn_paren(struct parse_ctx *ctx, const struct syn *inner,
     if (inner->kind == SYN_ERROR)
         return inner;
     if (inner->nesting + 1 > SYNTAX_MAX_NESTING) {
-        diag_error(ctx->diags, where, "nesting deeper than %d levels", SYNTAX_MAX_NESTING);
+        diag_error(ctx->diags, where, "nesting deeper than %d levels",
+                   SYNTAX_MAX_NESTING);
         return error_leaf(ctx, where);
     }
     struct syn *copy = ARENA_NEW(ctx->arena, struct syn);
@@ -88,15 +99,16 @@ const struct syn *syn_paren(struct parse_ctx *ctx, const struct syn *inner,
     return copy;
 }
 
-const struct syn *syn_unary(struct parse_ctx *ctx, enum unary_op op, struct source_range head,
-                            const struct syn *a) {
+const struct syn *syn_unary(struct parse_ctx *ctx, enum unary_op op,
+                            struct source_range head, const struct syn *a) {
     struct syn proto = {.kind = SYN_UNARY, .op = (uint8_t)op, .head = head};
     proto.where = source_join(head, a->where);
     return node(ctx, proto, array(ctx, 1, a, NULL, NULL), 1, 1);
 }
 
-const struct syn *syn_binary(struct parse_ctx *ctx, enum binary_op op, struct source_range head,
-                             const struct syn *a, const struct syn *b) {
+const struct syn *syn_binary(struct parse_ctx *ctx, enum binary_op op,
+                             struct source_range head, const struct syn *a,
+                             const struct syn *b) {
     if (a->kind == SYN_ERROR) /* no garbage for the rest of a runaway chain */
         return a;
     struct syn proto = {.kind = SYN_BINARY, .op = (uint8_t)op, .head = head};
@@ -105,15 +117,18 @@ const struct syn *syn_binary(struct parse_ctx *ctx, enum binary_op op, struct so
 }
 
 const struct syn *syn_select(struct parse_ctx *ctx, struct source_range head,
-                             const struct syn *c, const struct syn *a, const struct syn *b) {
+                             const struct syn *c, const struct syn *a,
+                             const struct syn *b) {
     struct syn proto = {.kind = SYN_SELECT, .head = head};
     proto.where = source_join(c->where, b->where);
     return node(ctx, proto, array(ctx, 3, c, a, b), 3, 1);
 }
 
-const struct syn *syn_apply(struct parse_ctx *ctx, enum syn_kind kind, struct syn_name name,
-                            const struct syn_list *args, struct source_range where) {
-    struct syn proto = {.kind = (uint8_t)kind, .head = name.where, .where = where};
+const struct syn *syn_apply(struct parse_ctx *ctx, enum syn_kind kind,
+                            struct syn_name name, const struct syn_list *args,
+                            struct source_range where) {
+    struct syn proto = {
+        .kind = (uint8_t)kind, .head = name.where, .where = where};
     proto.name = name.text;
     return node(ctx, proto, args->exprs.data, args->exprs.count, 1);
 }
@@ -134,8 +149,9 @@ struct syn_names *syn_names_add(struct parse_ctx *ctx, struct syn_names *list,
     return list;
 }
 
-struct syn_params *syn_params_add(struct parse_ctx *ctx, struct syn_params *list,
-                                  struct syn_name name, struct syn_name type) {
+struct syn_params *syn_params_add(struct parse_ctx *ctx,
+                                  struct syn_params *list, struct syn_name name,
+                                  struct syn_name type) {
     if (!list)
         list = ARENA_NEW(ctx->arena, struct syn_params);
     if (name.text)
@@ -148,20 +164,22 @@ struct syn_entry *syn_value_add(struct parse_ctx *ctx, struct syn_entry *entry,
                                 struct source_range where) {
     if (!entry)
         entry = ARENA_NEW(ctx->arena, struct syn_entry);
-    vec_push(ctx->arena, &entry->values, ((struct syn_value){expr, percent, where}));
+    vec_push(ctx->arena, &entry->values,
+             ((struct syn_value){expr, percent, where}));
     return entry;
 }
 
-void syn_entry_add(struct parse_ctx *ctx, struct syn_entries *list, struct syn_entry *entry,
-                   struct syn_name key) {
+void syn_entry_add(struct parse_ctx *ctx, struct syn_entries *list,
+                   struct syn_entry *entry, struct syn_name key) {
     entry->key = key;
-    entry->where =
-        source_join(key.where, entry->values.data[entry->values.count - 1].where);
+    entry->where = source_join(
+        key.where, entry->values.data[entry->values.count - 1].where);
     vec_push(ctx->arena, &list->list, entry);
 }
 
 struct syn_item *syn_item_add(struct parse_ctx *ctx, enum syn_item_kind kind,
-                              struct source_range word, struct source_range where) {
+                              struct source_range word,
+                              struct source_range where) {
     struct syn_item *item = ARENA_NEW(ctx->arena, struct syn_item);
     item->kind = kind;
     item->word = word;
@@ -189,5 +207,6 @@ void syn_mark_broken(struct parse_ctx *ctx) {
 void syn_missing_semicolon(struct parse_ctx *ctx) {
     struct source_range before = ctx->previous;
     struct source_range gap = {before.file, before.end, before.end};
-    diag_error(ctx->diags, gap, "expected ';' after %s", parse_error_quote(ctx, before));
+    diag_error(ctx->diags, gap, "expected ';' after %s",
+               parse_error_quote(ctx, before));
 }

@@ -100,13 +100,16 @@ void *arena_alloc_array(struct arena *arena, size_t count, size_t size) {
     return arena_alloc(arena, count * size);
 }
 
-void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_size) {
+void *arena_grow(struct arena *arena, void *old, size_t old_size,
+                 size_t new_size) {
     struct block *block = arena->blocks;
     size_t old_rounded = old_size ? round_up(old_size) : ALIGNMENT;
     size_t rounded = round_up(new_size);
     /* The latest allocation ends where the free part of the block starts. */
-    if (old && (unsigned char *)old + old_rounded == block->data + block->used &&
-        rounded >= old_rounded && block->size - block->used >= rounded - old_rounded) {
+    if (old &&
+        (unsigned char *)old + old_rounded == block->data + block->used &&
+        rounded >= old_rounded &&
+        block->size - block->used >= rounded - old_rounded) {
         block->used += rounded - old_rounded;
         arena->used += rounded - old_rounded;
         return old;

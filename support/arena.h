@@ -29,7 +29,8 @@ void *arena_alloc_array(struct arena *arena, size_t count, size_t size);
 
 /* A copy of `old_size` bytes at `old` in a zero-extended block of `new_size`
  * bytes.  In place where `old` was the latest allocation. */
-void *arena_grow(struct arena *arena, void *old, size_t old_size, size_t new_size);
+void *arena_grow(struct arena *arena, void *old, size_t old_size,
+                 size_t new_size);
 
 /* NUL-terminated copy of `text`. */
 char *arena_strdup(struct arena *arena, const char *text);
@@ -40,6 +41,8 @@ char *arena_strndup(struct arena *arena, const char *text, size_t length);
 /* Formatted string in the arena. */
 char *arena_printf(struct arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* The same with a va_list. */
 char *arena_vprintf(struct arena *arena, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 

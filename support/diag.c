@@ -24,7 +24,8 @@ struct diag_sink {
     VEC(const char *) silenced;
 };
 
-struct diag_sink *diag_sink_create(struct arena *arena, struct source_set *sources) {
+struct diag_sink *diag_sink_create(struct arena *arena,
+                                   struct source_set *sources) {
     struct diag_sink *sink = ARENA_NEW(arena, struct diag_sink);
     sink->arena = arena;
     sink->sources = sources;
@@ -38,7 +39,8 @@ void diag_silence(struct diag_sink *sink, const char *warning) {
 static struct diag *append(struct diag_sink *sink, enum diag_severity severity,
                            struct source_range where, const char *message) {
     struct diag *diag = ARENA_NEW(sink->arena, struct diag);
-    *diag = (struct diag){.severity = severity, .where = where, .message = message};
+    *diag =
+        (struct diag){.severity = severity, .where = where, .message = message};
     if (sink->last)
         sink->last->next = diag;
     else
@@ -48,8 +50,8 @@ static struct diag *append(struct diag_sink *sink, enum diag_severity severity,
     return diag;
 }
 
-void diag_verror(struct diag_sink *sink, struct source_range where, const char *format,
-                 va_list args) {
+void diag_verror(struct diag_sink *sink, struct source_range where,
+                 const char *format, va_list args) {
     sink->dropping = diag_is_full(sink);
     if (sink->dropping) {
         sink->overflow = true;
@@ -59,15 +61,16 @@ void diag_verror(struct diag_sink *sink, struct source_range where, const char *
     sink->errors++;
 }
 
-void diag_error(struct diag_sink *sink, struct source_range where, const char *format, ...) {
+void diag_error(struct diag_sink *sink, struct source_range where,
+                const char *format, ...) {
     va_list args;
     va_start(args, format);
     diag_verror(sink, where, format, args);
     va_end(args);
 }
 
-void diag_warning(struct diag_sink *sink, struct source_range where, const char *warning,
-                  const char *format, ...) {
+void diag_warning(struct diag_sink *sink, struct source_range where,
+                  const char *warning, const char *format, ...) {
     sink->dropping = diag_is_full(sink);
     for (size_t i = 0; i < sink->silenced.count; i++)
         if (strcmp(sink->silenced.data[i], warning) == 0)
@@ -76,14 +79,15 @@ void diag_warning(struct diag_sink *sink, struct source_range where, const char 
         return;
     va_list args;
     va_start(args, format);
-    struct diag *diag =
-        append(sink, DIAG_WARNING, where, arena_vprintf(sink->arena, format, args));
+    struct diag *diag = append(sink, DIAG_WARNING, where,
+                               arena_vprintf(sink->arena, format, args));
     va_end(args);
     diag->warning = warning;
     sink->warnings++;
 }
 
-void diag_note(struct diag_sink *sink, struct source_range where, const char *format, ...) {
+void diag_note(struct diag_sink *sink, struct source_range where,
+               const char *format, ...) {
     if (sink->dropping || !sink->last)
         return;
     va_list args;
@@ -120,7 +124,7 @@ struct source_set *diag_sources(const struct diag_sink *sink) {
     return sink->sources;
 }
 
-/* ---- printing ---------------------------------------------------------- */
+/* ---- printing ------------------------------------------------------------ */
 
 static const char *colour_of(enum diag_severity severity) {
     switch (severity) {
@@ -157,7 +161,8 @@ struct window {
     size_t begin, end;
 };
 
-static struct window window_around(const char *line, size_t length, size_t caret) {
+static struct window window_around(const char *line, size_t length,
+                                   size_t caret) {
     struct window w = {line, length, 0, length};
     if (length <= WINDOW_BYTES)
         return w;
@@ -189,17 +194,21 @@ static void render_text(struct strbuf *out, const struct window *w) {
 }
 
 /* Spaces (or the line's tabs) up to `caret`, then ^~~~ up to `end`. */
-static void render_caret(struct strbuf *out, const struct window *w, size_t caret, size_t end) {
+static void render_caret(struct strbuf *out, const struct window *w,
+                         size_t caret, size_t end) {
     if (w->begin > 0)
         strbuf_append(out, "   ");
     for (size_t i = w->begin; i < caret;) {
-        size_t bytes = i < w->length ? utf8_sequence(w->line + i, w->length - i) : 1;
-        strbuf_append_char(out, i < w->length && w->line[i] == '\t' ? '\t' : ' ');
+        size_t bytes =
+            i < w->length ? utf8_sequence(w->line + i, w->length - i) : 1;
+        strbuf_append_char(out,
+                           i < w->length && w->line[i] == '\t' ? '\t' : ' ');
         i += bytes ? bytes : 1;
     }
     strbuf_append_char(out, '^');
     for (size_t i = caret + 1; i < end && i < w->end; i++)
-        if (utf8_sequence(w->line + i, w->length - i) || !is_continuation(w->line[i]))
+        if (utf8_sequence(w->line + i, w->length - i) ||
+            !is_continuation(w->line[i]))
             strbuf_append_char(out, '~');
 }
 
@@ -208,7 +217,8 @@ static void render_source(struct strbuf *out, const struct source_place *place,
     size_t length;
     const char *line = source_line(place->file, place->line, &length);
     size_t caret = place->column - 1;
-    size_t end = place->end_line == place->line ? place->end_column - 1 : length;
+    size_t end =
+        place->end_line == place->line ? place->end_column - 1 : length;
     if (length == 0)
         return; /* the end of the file: nothing to point at */
     struct window w = window_around(line, length, caret);
@@ -219,12 +229,14 @@ static void render_source(struct strbuf *out, const struct source_place *place,
     strbuf_append(out, colour ? "\033[0m\n" : "\n");
 }
 
-static void render_one(const struct diag_sink *sink, const struct diag *diag, bool colour,
-                       struct strbuf *out) {
+static void render_one(const struct diag_sink *sink, const struct diag *diag,
+                       bool colour, struct strbuf *out) {
     struct source_place place = source_locate(sink->sources, diag->where);
-    const char *bold = colour ? "\033[1m" : "", *reset = colour ? "\033[0m" : "";
+    const char *bold = colour ? "\033[1m" : "",
+               *reset = colour ? "\033[0m" : "";
     if (place.file)
-        strbuf_printf(out, "%s%s:%u:%u: ", bold, place.file->path, place.line, place.column);
+        strbuf_printf(out, "%s%s:%u:%u: ", bold, place.file->path, place.line,
+                      place.column);
     else
         strbuf_printf(out, "%sattnc: ", bold);
     strbuf_printf(out, "%s%s:%s%s %s", colour ? colour_of(diag->severity) : "",
@@ -236,14 +248,16 @@ static void render_one(const struct diag_sink *sink, const struct diag *diag, bo
         render_source(out, &place, diag->severity, colour);
 }
 
-void diag_render(const struct diag_sink *sink, bool colour, struct strbuf *out) {
+void diag_render(const struct diag_sink *sink, bool colour,
+                 struct strbuf *out) {
     for (const struct diag *diag = sink->first; diag; diag = diag->next) {
         render_one(sink, diag, colour, out);
         for (const struct diag *note = diag->notes; note; note = note->next)
             render_one(sink, note, colour, out);
     }
     if (sink->overflow)
-        strbuf_printf(out, "attnc: error: too many errors (%d), stopping here\n",
+        strbuf_printf(out,
+                      "attnc: error: too many errors (%d), stopping here\n",
                       DIAG_MAX_ERRORS);
 }
 
@@ -255,7 +269,7 @@ void diag_print(const struct diag_sink *sink, bool colour, FILE *stream) {
     strbuf_destroy(&out);
 }
 
-/* ---- names ------------------------------------------------------------- */
+/* ---- names --------------------------------------------------------------- */
 
 const char *diag_name(struct diag_sink *sink, const char *name) {
     struct strbuf out;
@@ -287,7 +301,8 @@ static int min3(int a, int b, int c) {
 static int replace_cost(char a, char b) {
     if (a == b)
         return 0;
-    return tolower((unsigned char)a) == tolower((unsigned char)b) ? SPELL_CASE : SPELL_EDIT;
+    return tolower((unsigned char)a) == tolower((unsigned char)b) ? SPELL_CASE
+                                                                  : SPELL_EDIT;
 }
 
 /* Optimal string alignment distance, an edit costs SPELL_EDIT. */
@@ -296,20 +311,22 @@ static int distance(const char *a, size_t m, const char *b, size_t n) {
     for (size_t j = 0; j <= n; j++)
         rows[0][j] = (int)j * SPELL_EDIT;
     for (size_t i = 1; i <= m; i++) {
-        int *now = rows[i % 3], *before = rows[(i + 2) % 3], *earlier = rows[(i + 1) % 3];
+        int *now = rows[i % 3], *before = rows[(i + 2) % 3],
+            *earlier = rows[(i + 1) % 3];
         now[0] = (int)i * SPELL_EDIT;
         for (size_t j = 1; j <= n; j++) {
             now[j] = min3(before[j] + SPELL_EDIT, now[j - 1] + SPELL_EDIT,
                           before[j - 1] + replace_cost(a[i - 1], b[j - 1]));
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                earlier[j - 2] + SPELL_EDIT < now[j])
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
+                a[i - 2] == b[j - 1] && earlier[j - 2] + SPELL_EDIT < now[j])
                 now[j] = earlier[j - 2] + SPELL_EDIT;
         }
     }
     return rows[m % 3][n];
 }
 
-const char *diag_closest(const char *word, const char *const *candidates, size_t count) {
+const char *diag_closest(const char *word, const char *const *candidates,
+                         size_t count) {
     size_t length = strlen(word);
     if (length == 0 || length > SPELL_MAX)
         return NULL;

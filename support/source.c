@@ -38,11 +38,12 @@ static const char *folder_of(struct arena *arena, const char *path) {
     const char *slash = strrchr(path, '/');
     if (!slash)
         return ".";
-    return slash == path ? "/" : arena_strndup(arena, path, (size_t)(slash - path));
+    return slash == path ? "/"
+                         : arena_strndup(arena, path, (size_t)(slash - path));
 }
 
-static struct source_file *add(struct source_set *set, const char *path, const char *text,
-                               size_t length) {
+static struct source_file *add(struct source_set *set, const char *path,
+                               const char *text, size_t length) {
     if (length > SOURCE_MAX_BYTES) {
         errno = EFBIG;
         return NULL;
@@ -62,12 +63,14 @@ static struct source_file *add(struct source_set *set, const char *path, const c
     return file;
 }
 
-const struct source_file *source_add_text(struct source_set *set, const char *name,
-                                          const char *text, size_t length) {
+const struct source_file *source_add_text(struct source_set *set,
+                                          const char *name, const char *text,
+                                          size_t length) {
     return add(set, name, text, length);
 }
 
-static const struct source_file *find_real(const struct source_set *set, const char *real) {
+static const struct source_file *find_real(const struct source_set *set,
+                                           const char *real) {
     for (size_t i = 0; i < set->files.count; i++) {
         const struct source_file *file = set->files.data[i];
         if (file->real && strcmp(file->real, real) == 0)
@@ -76,7 +79,8 @@ static const struct source_file *find_real(const struct source_set *set, const c
     return NULL;
 }
 
-static struct source_file *read_stream(struct source_set *set, const char *path, FILE *stream) {
+static struct source_file *read_stream(struct source_set *set, const char *path,
+                                       FILE *stream) {
     struct strbuf text;
     strbuf_init(&text, NULL);
     struct source_file *file = NULL;
@@ -105,7 +109,8 @@ static struct source_file *read_path(struct source_set *set, const char *path) {
     return file;
 }
 
-const struct source_file *source_load(struct source_set *set, const char *path) {
+const struct source_file *source_load(struct source_set *set,
+                                      const char *path) {
     if (strcmp(path, "-") == 0)
         return read_stream(set, "<stdin>", stdin);
     char *real = realpath(path, NULL);
@@ -125,17 +130,20 @@ const struct source_file *source_load(struct source_set *set, const char *path) 
     return file;
 }
 
-static const struct source_file *load_in(struct source_set *set, const char *folder,
-                                         const char *name) {
+static const struct source_file *load_in(struct source_set *set,
+                                         const char *folder, const char *name) {
     if (name[0] == '/' || strcmp(folder, ".") == 0)
         return source_load(set, name);
     const char *slash = folder[strlen(folder) - 1] == '/' ? "" : "/";
-    return source_load(set, arena_printf(set->arena, "%s%s%s", folder, slash, name));
+    return source_load(set,
+                       arena_printf(set->arena, "%s%s%s", folder, slash, name));
 }
 
 const struct source_file *source_load_include(struct source_set *set,
-                                              const struct source_file *from, const char *name,
-                                              const char *const *folders, size_t folder_count) {
+                                              const struct source_file *from,
+                                              const char *name,
+                                              const char *const *folders,
+                                              size_t folder_count) {
     if (name[0] == '\0') {
         errno = ENOENT;
         return NULL;
@@ -158,7 +166,8 @@ const struct source_file *source_load_include(struct source_set *set,
     return NULL;
 }
 
-const struct source_file *source_file_get(const struct source_set *set, uint32_t id) {
+const struct source_file *source_file_get(const struct source_set *set,
+                                          uint32_t id) {
     return id >= 1 && id <= set->files.count ? set->files.data[id - 1] : NULL;
 }
 
@@ -175,7 +184,8 @@ static uint32_t line_of(const struct source_file *file, uint32_t offset) {
     return low;
 }
 
-struct source_place source_locate(const struct source_set *set, struct source_range range) {
+struct source_place source_locate(const struct source_set *set,
+                                  struct source_range range) {
     struct source_place place = {.file = source_file_get(set, range.file)};
     if (!place.file)
         return place;
@@ -188,12 +198,14 @@ struct source_place source_locate(const struct source_set *set, struct source_ra
     return place;
 }
 
-const char *source_line(const struct source_file *file, uint32_t line, size_t *out_length) {
+const char *source_line(const struct source_file *file, uint32_t line,
+                        size_t *out_length) {
     *out_length = 0;
     if (line < 1 || line > file->line_count)
         return "";
     uint32_t begin = file->line_starts[line - 1];
-    uint32_t end = line < file->line_count ? file->line_starts[line] - 1 : file->length;
+    uint32_t end =
+        line < file->line_count ? file->line_starts[line] - 1 : file->length;
     if (end > begin && line < file->line_count && file->text[end - 1] == '\r')
         end--;
     *out_length = end - begin;

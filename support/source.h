@@ -28,11 +28,11 @@ struct source_range {
 #define SOURCE_NOWHERE ((struct source_range){0, 0, 0})
 
 struct source_file {
-    uint32_t id;         /* position in the set, from 1 */
-    const char *path;    /* as shown in messages; "<memory>" and the like too */
-    const char *real;    /* canonical path, NULL for texts from memory */
-    const char *folder;  /* where relative includes start; "." for a bare name */
-    const char *text;    /* NUL-terminated copy without BOM; may hold NUL bytes */
+    uint32_t id;        /* position in the set, from 1 */
+    const char *path;   /* as shown in messages; "<memory>" and the like too */
+    const char *real;   /* canonical path, NULL for texts from memory */
+    const char *folder; /* where relative includes start; "." by default */
+    const char *text;   /* without BOM, NUL-terminated; may hold NULs too */
     uint32_t length;
     const uint32_t *line_starts; /* byte offset of each line */
     uint32_t line_count;         /* at least 1 */
@@ -51,8 +51,9 @@ struct source_set;
 struct source_set *source_set_create(struct arena *arena);
 
 /* Adds a text from memory; copied.  NULL (errno EFBIG) when it is too large. */
-const struct source_file *source_add_text(struct source_set *set, const char *name,
-                                          const char *text, size_t length);
+const struct source_file *source_add_text(struct source_set *set,
+                                          const char *name, const char *text,
+                                          size_t length);
 
 /* Reads a file ("-": standard input); the same file (by canonical path) is
  * returned again, not read twice.  NULL with errno set when that fails;
@@ -63,17 +64,22 @@ const struct source_file *source_load(struct source_set *set, const char *path);
  * of `folders` in order) and loads it.  NULL with errno of the last attempt
  * that found something unreadable, else ENOENT. */
 const struct source_file *source_load_include(struct source_set *set,
-                                              const struct source_file *from, const char *name,
-                                              const char *const *folders, size_t folder_count);
+                                              const struct source_file *from,
+                                              const char *name,
+                                              const char *const *folders,
+                                              size_t folder_count);
 
 /* File by number, NULL for 0 or an unknown number. */
-const struct source_file *source_file_get(const struct source_set *set, uint32_t id);
+const struct source_file *source_file_get(const struct source_set *set,
+                                          uint32_t id);
 
 /* Line and column of a range; .file is NULL for SOURCE_NOWHERE. */
-struct source_place source_locate(const struct source_set *set, struct source_range range);
+struct source_place source_locate(const struct source_set *set,
+                                  struct source_range range);
 
 /* Text of a 1-based line without its end; "" and length 0 beyond the last. */
-const char *source_line(const struct source_file *file, uint32_t line, size_t *out_length);
+const char *source_line(const struct source_file *file, uint32_t line,
+                        size_t *out_length);
 
 /* The smallest range that covers both; one of them may be nowhere. */
 struct source_range source_join(struct source_range a, struct source_range b);

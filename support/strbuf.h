@@ -30,14 +30,23 @@ void strbuf_destroy(struct strbuf *buf);
 /* Empties the string and keeps its memory. */
 void strbuf_clear(struct strbuf *buf);
 
-void strbuf_append(struct strbuf *buf, const char *text);               /* NUL-terminated */
-void strbuf_append_bytes(struct strbuf *buf, const void *bytes, size_t length); /* any bytes */
-void strbuf_append_char(struct strbuf *buf, char c);                    /* one byte */
-void strbuf_append_repeat(struct strbuf *buf, char c, size_t count);    /* `count` times c */
+/* Appends a NUL-terminated text. */
+void strbuf_append(struct strbuf *buf, const char *text);
+
+/* Appends any bytes. */
+void strbuf_append_bytes(struct strbuf *buf, const void *bytes, size_t length);
+
+/* Appends one byte. */
+void strbuf_append_char(struct strbuf *buf, char c);
+
+/* Appends `count` times c. */
+void strbuf_append_repeat(struct strbuf *buf, char c, size_t count);
 
 /* printf at the end of the string. */
 void strbuf_printf(struct strbuf *buf, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* The same with a va_list. */
 void strbuf_vprintf(struct strbuf *buf, const char *format, va_list args)
     __attribute__((format(printf, 2, 0)));
 

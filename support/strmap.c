@@ -33,7 +33,8 @@ static void grow(struct arena *arena, struct strmap *map) {
     *map = larger;
 }
 
-void strmap_set(struct arena *arena, struct strmap *map, const char *key, void *value) {
+void strmap_set(struct arena *arena, struct strmap *map, const char *key,
+                void *value) {
     if ((map->count + 1) * 4 > map->capacity * 3)
         grow(arena, map);
     struct strmap_slot *slot = find(map, key);

@@ -22,6 +22,7 @@ struct strmap {
 void *strmap_get(const struct strmap *map, const char *key);
 
 /* Sets or replaces the value of `key`; `value` is not NULL. */
-void strmap_set(struct arena *arena, struct strmap *map, const char *key, void *value);
+void strmap_set(struct arena *arena, struct strmap *map, const char *key,
+                void *value);
 
 #endif
