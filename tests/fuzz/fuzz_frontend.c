@@ -32,8 +32,10 @@ static const char *meaning(struct arena *arena, const struct spec *spec) {
 }
 
 static struct spec *check(struct arena *arena, struct source_set *sources,
-                          struct diag_sink *diags, const char *text, size_t length) {
-    return frontend_check_text(arena, sources, "<input>", text, length, NULL, diags);
+                          struct diag_sink *diags, const char *text,
+                          size_t length) {
+    return frontend_check_text(arena, sources, "<input>", text, length, NULL,
+                               diags);
 }
 
 static void require(int condition) {
@@ -50,7 +52,8 @@ static void check_format(struct arena *arena, struct source_set *sources,
     require(formatted != NULL);
     require(strcmp(meaning(arena, spec), meaning(arena, formatted)) == 0);
     char *again = format_source(arena, formatted->file, diags, &again_length);
-    require(again && again_length == length && memcmp(text, again, length) == 0);
+    require(again && again_length == length &&
+            memcmp(text, again, length) == 0);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {

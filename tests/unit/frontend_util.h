@@ -18,8 +18,8 @@ static inline struct checked check_text(const char *text) {
     struct checked c = {.arena = arena_create()};
     c.sources = source_set_create(c.arena);
     c.diags = diag_sink_create(c.arena, c.sources);
-    c.spec = frontend_check_text(c.arena, c.sources, "test.attn", text, strlen(text), NULL,
-                                 c.diags);
+    c.spec = frontend_check_text(c.arena, c.sources, "test.attn", text,
+                                 strlen(text), NULL, c.diags);
     return c;
 }
 
@@ -36,10 +36,12 @@ static inline const char *messages(const struct checked *c) {
 }
 
 /* Wraps items in an attention and checks it. */
-static inline struct checked check_items(const char *before, const char *items) {
+static inline struct checked check_items(const char *before,
+                                         const char *items) {
     struct arena *arena = arena_create();
     const char *text = arena_printf(
-        arena, "%s\nattention t { dtype bf16; head_dim 64;\n%s\n}\n", before, items);
+        arena, "%s\nattention t { dtype bf16; head_dim 64;\n%s\n}\n", before,
+        items);
     struct checked c = check_text(text);
     arena_destroy(arena);
     return c;

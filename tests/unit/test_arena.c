@@ -86,7 +86,8 @@ Test(strmap, set_get_replace) {
     for (int i = 0; i < 2000; i++)
         strmap_set(arena, &map, arena_printf(arena, "key%d", i), &values[i]);
     for (int i = 0; i < 2000; i++)
-        cr_assert_eq(strmap_get(&map, arena_printf(arena, "key%d", i)), &values[i]);
+        cr_assert_eq(strmap_get(&map, arena_printf(arena, "key%d", i)),
+                     &values[i]);
     cr_assert_null(strmap_get(&map, "key2000"));
     strmap_set(arena, &map, "key7", &values[8]);
     cr_assert_eq(strmap_get(&map, "key7"), &values[8]);

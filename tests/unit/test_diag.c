@@ -20,8 +20,10 @@ static void teardown(void) {
 
 TestSuite(diag, .init = setup, .fini = teardown);
 
-static struct source_range range_of(const char *text, uint32_t begin, uint32_t end) {
-    const struct source_file *file = source_add_text(sources, "f.attn", text, strlen(text));
+static struct source_range range_of(const char *text, uint32_t begin,
+                                    uint32_t end) {
+    const struct source_file *file =
+        source_add_text(sources, "f.attn", text, strlen(text));
     return (struct source_range){file->id, begin, end};
 }
 
@@ -33,20 +35,24 @@ static const char *rendered(bool colour) {
 }
 
 Test(diag, caret_under_the_range) {
-    diag_error(sink, range_of("mask q < windw;\n", 9, 14), "unknown name '%s'", "windw");
-    cr_assert_str_eq(rendered(false), "f.attn:1:10: error: unknown name 'windw'\n"
-                                      "mask q < windw;\n"
-                                      "         ^~~~~\n");
+    diag_error(sink, range_of("mask q < windw;\n", 9, 14), "unknown name '%s'",
+               "windw");
+    cr_assert_str_eq(rendered(false),
+                     "f.attn:1:10: error: unknown name 'windw'\n"
+                     "mask q < windw;\n"
+                     "         ^~~~~\n");
 }
 
 Test(diag, tabs_are_repeated) {
     diag_error(sink, range_of("\ta\tb c\n", 3, 6), "x");
-    cr_assert_str_eq(rendered(false), "f.attn:1:4: error: x\n\ta\tb c\n\t \t^~~\n");
+    cr_assert_str_eq(rendered(false),
+                     "f.attn:1:4: error: x\n\ta\tb c\n\t \t^~~\n");
 }
 
 Test(diag, columns_count_bytes_and_carets_characters) {
     diag_error(sink, range_of("/*\xc3\xa4*/ q", 7, 8), "x");
-    cr_assert_str_eq(rendered(false), "f.attn:1:8: error: x\n/*\xc3\xa4*/ q\n      ^\n");
+    cr_assert_str_eq(rendered(false),
+                     "f.attn:1:8: error: x\n/*\xc3\xa4*/ q\n      ^\n");
 }
 
 Test(diag, a_range_over_lines_ends_with_its_first_line) {
@@ -60,8 +66,9 @@ Test(diag, notes_follow_their_message) {
     diag_note(sink, SOURCE_NOWHERE, "first");
     diag_note(sink, SOURCE_NOWHERE, "second");
     diag_error(sink, SOURCE_NOWHERE, "two");
-    cr_assert_str_eq(rendered(false), "f.attn:1:1: error: one\nab\n^\nattnc: note: first\n"
-                                      "attnc: note: second\nattnc: error: two\n");
+    cr_assert_str_eq(rendered(false),
+                     "f.attn:1:1: error: one\nab\n^\nattnc: note: first\n"
+                     "attnc: note: second\nattnc: error: two\n");
 }
 
 Test(diag, silenced_warnings_take_their_notes_along) {
@@ -126,7 +133,9 @@ Test(diag, names_are_cut_and_cleaned) {
     name[199] = '\0';
     const char *shown = diag_name(sink, name);
     cr_assert_eq(strlen(shown), DIAG_NAME_BYTES + 3);
-    cr_assert_str_eq(diag_name(sink, "a\x01\xff" "b\xc3\xa4"), "a??b\xc3\xa4");
+    cr_assert_str_eq(diag_name(sink, "a\x01\xff"
+                                     "b\xc3\xa4"),
+                     "a??b\xc3\xa4");
 }
 
 struct spelling {
@@ -134,16 +143,18 @@ struct spelling {
 };
 
 Test(diag, closest) {
-    static const char *const names[] = {"window", "mask", "q", "kv", "q_len", "score", NULL};
+    static const char *const names[] = {"window", "mask",  "q", "kv",
+                                        "q_len",  "score", NULL};
     static const struct spelling cases[] = {
-        {"windwo", "window"}, {"Mask", "mask"},   {"maks", "mask"}, {"qlen", "q_len"},
-        {"xyz", NULL},        {"scores", "score"}, {"", NULL},       {"zz", NULL},
-        {"completely", NULL},
+        {"windwo", "window"}, {"Mask", "mask"}, {"maks", "mask"},
+        {"qlen", "q_len"},    {"xyz", NULL},    {"scores", "score"},
+        {"", NULL},           {"zz", NULL},     {"completely", NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const char *found = diag_closest(cases[i].word, names, 7);
         cr_expect(found == cases[i].expected ||
-                      (found && cases[i].expected && !strcmp(found, cases[i].expected)),
+                      (found && cases[i].expected &&
+                       !strcmp(found, cases[i].expected)),
                   "'%s': found %s", cases[i].word, found ? found : "nothing");
     }
 }

@@ -35,20 +35,27 @@ Test(fold, division_rounds_down) {
                 continue;
             int quotient = i32(BINARY_DIV, a, b), rest = i32(BINARY_MOD, a, b);
             cr_assert_eq(quotient * b + rest, a);
-            cr_assert(rest == 0 || (rest < 0) == (b < 0), "the remainder has b's sign");
+            cr_assert(rest == 0 || (rest < 0) == (b < 0),
+                      "the remainder has b's sign");
         }
 }
 
 Test(fold, overflow_is_told_and_wraps) {
     uint32_t out;
-    cr_assert_eq(fold_binary(BINARY_ADD, TYPE_I32, INT32_MAX, 1, &out), FOLD_OVERFLOW);
-    cr_assert_eq((int32_t)out, INT32_MIN);
-    cr_assert_eq(fold_binary(BINARY_DIV, TYPE_I32, 0x80000000u, 0xffffffffu, &out),
+    cr_assert_eq(fold_binary(BINARY_ADD, TYPE_I32, INT32_MAX, 1, &out),
                  FOLD_OVERFLOW);
-    cr_assert_eq(fold_unary(UNARY_NEG, TYPE_I32, 0x80000000u, &out), FOLD_OVERFLOW);
-    cr_assert_eq(fold_binary(BINARY_MOD, TYPE_I32, 0x80000000u, 0xffffffffu, &out), FOLD_OK);
+    cr_assert_eq((int32_t)out, INT32_MIN);
+    cr_assert_eq(
+        fold_binary(BINARY_DIV, TYPE_I32, 0x80000000u, 0xffffffffu, &out),
+        FOLD_OVERFLOW);
+    cr_assert_eq(fold_unary(UNARY_NEG, TYPE_I32, 0x80000000u, &out),
+                 FOLD_OVERFLOW);
+    cr_assert_eq(
+        fold_binary(BINARY_MOD, TYPE_I32, 0x80000000u, 0xffffffffu, &out),
+        FOLD_OK);
     cr_assert_eq(out, 0);
-    cr_assert_eq(fold_binary(BINARY_DIV, TYPE_I32, 1, 0, &out), FOLD_ZERO_DIVISOR);
+    cr_assert_eq(fold_binary(BINARY_DIV, TYPE_I32, 1, 0, &out),
+                 FOLD_ZERO_DIVISOR);
 }
 
 Test(fold, shifts_take_the_count_modulo_32) {
@@ -73,7 +80,8 @@ Test(fold, minimum_and_maximum_with_a_nan) {
     cr_assert_eq(call(BUILTIN_MAX, 2.0f, NAN, 0), 2.0f);
     cr_assert(isnan(call(BUILTIN_MIN, NAN, NAN, 0)));
     cr_assert_eq(call(BUILTIN_CLAMP, 5.0f, 0.0f, 3.0f), 3.0f);
-    cr_assert_eq(call(BUILTIN_CLAMP, 5.0f, 3.0f, 0.0f), 0.0f, "min(max(5,3),0)");
+    cr_assert_eq(call(BUILTIN_CLAMP, 5.0f, 3.0f, 0.0f), 0.0f,
+                 "min(max(5,3),0)");
 }
 
 Test(fold, functions) {
@@ -92,12 +100,15 @@ Test(fold, functions) {
 
 Test(fold, conversions_truncate_and_saturate) {
     cr_assert_eq((int32_t)fold_cast(TYPE_F32, TYPE_I32, fold_bits(-1.9f)), -1);
-    cr_assert_eq((int32_t)fold_cast(TYPE_F32, TYPE_I32, fold_bits(3e9f)), INT32_MAX);
-    cr_assert_eq((int32_t)fold_cast(TYPE_F32, TYPE_I32, fold_bits(-INFINITY)), INT32_MIN);
+    cr_assert_eq((int32_t)fold_cast(TYPE_F32, TYPE_I32, fold_bits(3e9f)),
+                 INT32_MAX);
+    cr_assert_eq((int32_t)fold_cast(TYPE_F32, TYPE_I32, fold_bits(-INFINITY)),
+                 INT32_MIN);
     cr_assert_eq(fold_cast(TYPE_F32, TYPE_I32, fold_bits(NAN)), 0);
     cr_assert_eq(fold_cast(TYPE_F32, TYPE_BOOL, fold_bits(NAN)), 1);
     cr_assert_eq(fold_cast(TYPE_F32, TYPE_BOOL, fold_bits(-0.0f)), 0);
     cr_assert_eq(fold_cast(TYPE_I32, TYPE_BOOL, 7), 1);
     cr_assert_eq(fold_float(fold_cast(TYPE_BOOL, TYPE_F32, 1)), 1.0f);
-    cr_assert_eq(fold_float(fold_cast(TYPE_I32, TYPE_F32, 16777217)), 16777216.0f);
+    cr_assert_eq(fold_float(fold_cast(TYPE_I32, TYPE_F32, 16777217)),
+                 16777216.0f);
 }

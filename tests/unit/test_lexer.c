@@ -38,7 +38,8 @@ static const char *joined(const struct lexed *lexed) {
 
 static void expect_tokens(const char *text, const char *expected) {
     struct lexed lexed = lex(text);
-    cr_expect_str_eq(joined(&lexed), expected, "%s gives %s", text, joined(&lexed));
+    cr_expect_str_eq(joined(&lexed), expected, "%s gives %s", text,
+                     joined(&lexed));
     cr_expect_eq(diag_error_count(lexed.c.diags), 0, "%s", messages(&lexed.c));
     checked_free(&lexed.c);
 }
@@ -47,9 +48,11 @@ Test(lexer, tokens) {
     expect_tokens("a<=b", "[a][<=][b]");
     expect_tokens("a<-b->c", "[a][<][-][b][->][c]");
     expect_tokens("1<<2>>3", "[1][<<][2][>>][3]");
-    expect_tokens("x&&y||!z&w|~v^u", "[x][&&][y][||][!][z][&][w][|][~][v][^][u]");
+    expect_tokens("x&&y||!z&w|~v^u",
+                  "[x][&&][y][||][!][z][&][w][|][~][v][^][u]");
     expect_tokens("a==b!=c=d", "[a][==][b][!=][c][=][d]");
-    expect_tokens("0x1F 12 1.5 1. 1e-3 1.e5 2E+7", "[0x1F][12][1.5][1.][1e-3][1.e5][2E+7]");
+    expect_tokens("0x1F 12 1.5 1. 1e-3 1.e5 2E+7",
+                  "[0x1F][12][1.5][1.][1e-3][1.e5][2E+7]");
     expect_tokens("25%;", "[25][%][;]");
     expect_tokens("\"f.cu\" _a1", "[\"f.cu\"][_a1]");
 }
@@ -58,7 +61,9 @@ Test(lexer, comments_and_blanks_vanish) {
     expect_tokens("a // b\nc", "[a][c]");
     expect_tokens("a/* b\n * c */d/**/e/***/f", "[a][d][e][f]");
     expect_tokens("a /* \xc3\xa4 // */ b", "[a][b]");
-    expect_tokens("\xef\xbb\xbf" "a\r\nb\tc", "[a][b][c]");
+    expect_tokens("\xef\xbb\xbf"
+                  "a\r\nb\tc",
+                  "[a][b][c]");
     expect_tokens("a // no line end", "[a]");
 }
 
@@ -76,20 +81,28 @@ struct fault {
 
 Test(lexer, faults) {
     static const struct fault cases[] = {
-        {"a\x01", "control character 0x01"},      {"a\x7f", "control character 0x7f"},
-        {"a\rb", "carriage return"},               {"a\x0c", "control character 0x0c"},
-        {"// \xff", "malformed UTF-8 (byte 0xff)"}, {"// \xed\xa0\x80", "malformed UTF-8"},
-        {"// \xc0\x80", "malformed UTF-8"},        {"\"abc", "string does not end"},
-        {"\"abc\ndef\"", "string does not end"},   {"/* a", "comment does not end"},
-        {"#", "unexpected character '#'"},         {"\xc3\xa4", "non-ASCII"},
-        {"1.5f", "malformed number '1.5f'"},       {".5", "a digit before the point"},
-        {"1e", "malformed number"},                {"1e400", "too large for f32"},
+        {"a\x01", "control character 0x01"},
+        {"a\x7f", "control character 0x7f"},
+        {"a\rb", "carriage return"},
+        {"a\x0c", "control character 0x0c"},
+        {"// \xff", "malformed UTF-8 (byte 0xff)"},
+        {"// \xed\xa0\x80", "malformed UTF-8"},
+        {"// \xc0\x80", "malformed UTF-8"},
+        {"\"abc", "string does not end"},
+        {"\"abc\ndef\"", "string does not end"},
+        {"/* a", "comment does not end"},
+        {"#", "unexpected character '#'"},
+        {"\xc3\xa4", "non-ASCII"},
+        {"1.5f", "malformed number '1.5f'"},
+        {".5", "a digit before the point"},
+        {"1e", "malformed number"},
+        {"1e400", "too large for f32"},
         {"0x123456789", "does not fit in 32 bits"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct lexed lexed = lex(cases[i].text);
-        cr_expect_not_null(strstr(messages(&lexed.c), cases[i].message), "%s: %s",
-                           cases[i].text, messages(&lexed.c));
+        cr_expect_not_null(strstr(messages(&lexed.c), cases[i].message),
+                           "%s: %s", cases[i].text, messages(&lexed.c));
         checked_free(&lexed.c);
     }
 }

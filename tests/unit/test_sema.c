@@ -24,7 +24,7 @@ static const char *printed(const struct checked *c, const struct expr *expr) {
     return strbuf_text(&out);
 }
 
-#define PRELUDE                                                             \
+#define PRELUDE                                                              \
     "fn half(x: f32) -> f32 = x / 2; fn first(x: i32, y: i32) -> i32 = x;\n" \
     "const N = 4; const Z = 0;"
 #define NAMES                                                              \
@@ -48,7 +48,8 @@ Test(sema, conversions_are_nodes) {
         {"let v = floor(i);", "floor(f32(i))", TYPE_F32},
         {"let v = t[i, 3];", "t[i, 3]", TYPE_F32},
         {"let v = m[kv];", "m[kv]", TYPE_BOOL},
-        {"let v = i32(x) + i32(p) + i32(i);", "((i32(x) + i32(p)) + i)", TYPE_I32},
+        {"let v = i32(x) + i32(p) + i32(i);", "((i32(x) + i32(p)) + i)",
+         TYPE_I32},
         {"let v = bool(x) ^ bool(i);", "(bool(x) ^ bool(i))", TYPE_BOOL},
         {"let v = i / 3;", "(i / 3)", TYPE_I32},
         {"score 3 * s;", "(3.0 * s)", TYPE_F32},
@@ -56,9 +57,10 @@ Test(sema, conversions_are_nodes) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct arena *arena = arena_create();
-        struct checked c =
-            check_items(PRELUDE, arena_printf(arena, "%s%s", NAMES, cases[i].item));
-        cr_expect_str_eq(printed(&c, last_value(&c)), cases[i].expected, "%s", cases[i].item);
+        struct checked c = check_items(
+            PRELUDE, arena_printf(arena, "%s%s", NAMES, cases[i].item));
+        cr_expect_str_eq(printed(&c, last_value(&c)), cases[i].expected, "%s",
+                         cases[i].item);
         cr_expect_eq(last_value(&c)->type, cases[i].type, "%s", cases[i].item);
         checked_free(&c);
         arena_destroy(arena);
@@ -88,9 +90,10 @@ Test(sema, constants_fold) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct arena *arena = arena_create();
-        struct checked c =
-            check_items(PRELUDE, arena_printf(arena, "%s%s", NAMES, cases[i].item));
-        cr_expect_str_eq(printed(&c, last_value(&c)), cases[i].expected, "%s", cases[i].item);
+        struct checked c = check_items(
+            PRELUDE, arena_printf(arena, "%s%s", NAMES, cases[i].item));
+        cr_expect_str_eq(printed(&c, last_value(&c)), cases[i].expected, "%s",
+                         cases[i].item);
         cr_expect_eq(last_value(&c)->type, cases[i].type, "%s", cases[i].item);
         checked_free(&c);
         arena_destroy(arena);
@@ -115,29 +118,34 @@ Test(sema, dependence_goes_through_lets_and_used_parameters) {
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct arena *arena = arena_create();
-        struct checked c =
-            check_items(PRELUDE, arena_printf(arena, "%s%s", NAMES, cases[i].item));
-        cr_expect_eq(last_value(&c)->deps, cases[i].deps, "%s: %x", cases[i].item,
-                     last_value(&c)->deps);
+        struct checked c = check_items(
+            PRELUDE, arena_printf(arena, "%s%s", NAMES, cases[i].item));
+        cr_expect_eq(last_value(&c)->deps, cases[i].deps, "%s: %x",
+                     cases[i].item, last_value(&c)->deps);
         checked_free(&c);
         arena_destroy(arena);
     }
 }
 
 Test(sema, queries_of_dependence) {
-    struct checked c = check_items("", "let u = batch; let r = q * h; score s + f32(kv);");
+    struct checked c =
+        check_items("", "let u = batch; let r = q * h; score s + f32(kv);");
     const struct attention *a = first(&c);
     cr_assert(ast_is_uniform(a->items[0].value));
-    cr_assert(ast_uses_row(a->items[1].value) && ast_uses_head(a->items[1].value));
+    cr_assert(ast_uses_row(a->items[1].value) &&
+              ast_uses_head(a->items[1].value));
     cr_assert_not(ast_uses_column(a->items[1].value));
-    cr_assert(ast_uses_column(a->items[2].value) && ast_uses_score(a->items[2].value));
+    cr_assert(ast_uses_column(a->items[2].value) &&
+              ast_uses_score(a->items[2].value));
     checked_free(&c);
 }
 
 Test(sema, items_keep_their_order) {
-    struct checked c = check_items(
-        "", "param cap: f32 = 50.0; score s * 2; let t = s; score cap * tanh(s / cap) + t;"
-            "mask kv <= q; let u = t; mask q - kv < 7; target sm_90a, sm_80; target sm_100a;");
+    struct checked c =
+        check_items("", "param cap: f32 = 50.0; score s * 2; let t = s; score "
+                        "cap * tanh(s / cap) + t;"
+                        "mask kv <= q; let u = t; mask q - kv < 7; target "
+                        "sm_90a, sm_80; target sm_100a;");
     const struct attention *a = first(&c);
     static const enum item_kind kinds[] = {ITEM_SCORE, ITEM_LET, ITEM_SCORE,
                                            ITEM_MASK,  ITEM_LET, ITEM_MASK};
@@ -153,10 +161,13 @@ Test(sema, items_keep_their_order) {
 }
 
 Test(sema, head_of_the_attention) {
-    struct checked c = check_text(
-        "const D = 96; attention a { dtype f16; head_dim D * 2, D + 32; group D / 12;\n"
-        "param w: i32 = -3; param y: f32 = 2; param z: bool = true; param n: i32;\n"
-        "scale y * 0.5; mask w < n && z; tensor u: f32[heads, kv_len / 2 + n]; score s + u[h, 0];}");
+    struct checked c =
+        check_text("const D = 96; attention a { dtype f16; head_dim D * 2, D + "
+                   "32; group D / 12;\n"
+                   "param w: i32 = -3; param y: f32 = 2; param z: bool = true; "
+                   "param n: i32;\n"
+                   "scale y * 0.5; mask w < n && z; tensor u: f32[heads, "
+                   "kv_len / 2 + n]; score s + u[h, 0];}");
     const struct attention *a = first(&c);
     cr_assert_eq(a->dtype, SCALAR_F16);
     cr_assert(a->head_dim_qk == 192 && a->head_dim_v == 128 && a->group == 8);
@@ -171,7 +182,8 @@ Test(sema, head_of_the_attention) {
 Test(sema, defaults) {
     struct checked c = check_text("attention a { dtype bf16; head_dim 64; }");
     const struct attention *a = first(&c);
-    cr_assert(a->head_dim_v == 64 && a->group == 0 && !a->scale && a->target_count == 0);
+    cr_assert(a->head_dim_v == 64 && a->group == 0 && !a->scale &&
+              a->target_count == 0);
     cr_assert_eq(ast_find_attention(c.spec, "a"), a);
     cr_assert_null(ast_find_attention(c.spec, "b2"));
     checked_free(&c);
@@ -179,30 +191,38 @@ Test(sema, defaults) {
 
 Test(sema, schedule) {
     struct checked c = check_items(
-        "const T = 64;", "schedule { tile T * 2, T; stages 3; consumers 2; overlap pingpong;"
-                         "exp_poly 25%; rescale_threshold 8.0; order lpt; }");
+        "const T = 64;",
+        "schedule { tile T * 2, T; stages 3; consumers 2; overlap pingpong;"
+        "exp_poly 25%; rescale_threshold 8.0; order lpt; }");
     const struct schedule *s = &first(&c)->schedule;
     for (int i = 0; i < SCHEDULE_KEY_COUNT; i++)
         cr_assert(s->given[i] && s->where[i].file);
-    cr_assert(s->tile_m == 128 && s->tile_n == 64 && s->stages == 3 && s->consumers == 2);
+    cr_assert(s->tile_m == 128 && s->tile_n == 64 && s->stages == 3 &&
+              s->consumers == 2);
     cr_assert(s->overlap == OVERLAP_PINGPONG && s->order == ORDER_LPT);
     cr_assert(s->exp_poly == 0.25f && s->rescale_threshold == 8.0f);
     checked_free(&c);
 }
 
 Test(sema, schedule_overrides) {
-    struct checked c = check_items("const T = 64;", "schedule { stages 3; order lpt; }");
+    struct checked c =
+        check_items("const T = 64;", "schedule { stages 3; order lpt; }");
     struct schedule s = first(&c)->schedule;
-    cr_assert(frontend_override_schedule(c.arena, c.sources, c.spec, "tile T,32; stages 2", &s,
-                                         c.diags));
-    cr_assert(s.tile_m == 64 && s.tile_n == 32 && s.stages == 2 && s.order == ORDER_LPT);
+    cr_assert(frontend_override_schedule(c.arena, c.sources, c.spec,
+                                         "tile T,32; stages 2", &s, c.diags));
+    cr_assert(s.tile_m == 64 && s.tile_n == 32 && s.stages == 2 &&
+              s.order == ORDER_LPT);
     struct schedule before = s;
-    cr_assert_not(frontend_override_schedule(c.arena, c.sources, c.spec, "stages 4; tiel 3", &s,
-                                             c.diags));
-    cr_assert_eq(memcmp(&s, &before, sizeof s), 0, "a faulty text changes nothing");
-    cr_assert_not_null(strstr(messages(&c), "--schedule:1:11: error: unknown schedule key"));
-    cr_assert(frontend_override_schedule(c.arena, c.sources, c.spec, "", &s, c.diags));
-    cr_assert(frontend_override_schedule(c.arena, c.sources, c.spec, "stages 5;", &s, c.diags));
+    cr_assert_not(frontend_override_schedule(c.arena, c.sources, c.spec,
+                                             "stages 4; tiel 3", &s, c.diags));
+    cr_assert_eq(memcmp(&s, &before, sizeof s), 0,
+                 "a faulty text changes nothing");
+    cr_assert_not_null(
+        strstr(messages(&c), "--schedule:1:11: error: unknown schedule key"));
+    cr_assert(frontend_override_schedule(c.arena, c.sources, c.spec, "", &s,
+                                         c.diags));
+    cr_assert(frontend_override_schedule(c.arena, c.sources, c.spec,
+                                         "stages 5;", &s, c.diags));
     checked_free(&c);
 }
 
@@ -215,9 +235,10 @@ Test(sema, a_library_has_no_attention) {
 }
 
 Test(sema, definitions_in_any_order) {
-    struct checked c = check_text("attention a { dtype f16; head_dim D; mask f(q) < D; }\n"
-                                  "fn f(x: i32) -> i32 = g(x) + D; const D = E * 2;\n"
-                                  "fn g(x: i32) -> i32 = x; const E = 32;");
+    struct checked c =
+        check_text("attention a { dtype f16; head_dim D; mask f(q) < D; }\n"
+                   "fn f(x: i32) -> i32 = g(x) + D; const D = E * 2;\n"
+                   "fn g(x: i32) -> i32 = x; const E = 32;");
     cr_assert_eq(first(&c)->head_dim_qk, 64);
     checked_free(&c);
 }
@@ -229,9 +250,9 @@ Test(sema, size_expressions) {
         "z ? max(w, 2) : clamp(heads, 1, 4)]; score s + t[0, 0];");
     struct size_expr code;
     cr_assert(ast_size_expr(c.arena, first(&c)->tensors[0].extents[0], &code));
-    static const enum size_op ops[] = {SIZE_OP_SIZE,  SIZE_OP_CONST, SIZE_OP_ADD,
-                                       SIZE_OP_CONST, SIZE_OP_SUB,   SIZE_OP_CONST,
-                                       SIZE_OP_FLOORDIV};
+    static const enum size_op ops[] = {
+        SIZE_OP_SIZE, SIZE_OP_CONST, SIZE_OP_ADD,     SIZE_OP_CONST,
+        SIZE_OP_SUB,  SIZE_OP_CONST, SIZE_OP_FLOORDIV};
     cr_assert_eq(code.count, 7);
     for (size_t i = 0; i < 7; i++)
         cr_assert_eq(code.steps[i].op, ops[i]);
@@ -245,8 +266,9 @@ Test(sema, size_expressions) {
 }
 
 Test(sema, inlining) {
-    struct checked c = check_items("fn twice(x: i32, y: i32) -> i32 = x + x * y;",
-                                   "mask twice(q, kv - 1) < 3;");
+    struct checked c =
+        check_items("fn twice(x: i32, y: i32) -> i32 = x + x * y;",
+                    "mask twice(q, kv - 1) < 3;");
     const struct expr *call = last_value(&c)->args[0];
     cr_assert_eq(call->kind, EXPR_CALL);
     cr_assert_eq(call->fn->params[0].uses, 2);
@@ -257,10 +279,12 @@ Test(sema, inlining) {
 }
 
 Test(sema, the_canonical_text_ignores_layout_and_names_of_lets) {
-    struct checked a = check_items("fn f(x: i32) -> i32 = x;", "let d = q; mask f(d) < 3;");
+    struct checked a =
+        check_items("fn f(x: i32) -> i32 = x;", "let d = q; mask f(d) < 3;");
     struct checked b = check_items("// note\nfn f ( y : i32 )->i32=(y) ;",
                                    "let e=q;/* x */ mask f(e)<(3);");
-    struct checked other = check_items("fn f(x: i32) -> i32 = x;", "let d = q; mask f(d) < 4;");
+    struct checked other =
+        check_items("fn f(x: i32) -> i32 = x;", "let d = q; mask f(d) < 4;");
     struct strbuf texts[3];
     const struct checked *all[] = {&a, &b, &other};
     for (int i = 0; i < 3; i++) {
@@ -274,7 +298,8 @@ Test(sema, the_canonical_text_ignores_layout_and_names_of_lets) {
 
 Test(sema, places_of_nodes) {
     struct checked c = check_items("", "mask kv <= q + 1;");
-    struct source_place place = source_locate(c.sources, last_value(&c)->args[1]->where);
+    struct source_place place =
+        source_locate(c.sources, last_value(&c)->args[1]->where);
     cr_assert(place.line == 3 && place.column == 12 && place.end_column == 17);
     checked_free(&c);
 }
@@ -282,7 +307,8 @@ Test(sema, places_of_nodes) {
 static void *check_many(void *arg) {
     size_t *wrong = arg;
     for (int i = 0; i < 50; i++) {
-        struct checked c = check_items(PRELUDE, NAMES "score half(s) + x; mask m[kv] && zz;");
+        struct checked c =
+            check_items(PRELUDE, NAMES "score half(s) + x; mask m[kv] && zz;");
         *wrong += diag_error_count(c.diags) != 1;
         checked_free(&c);
     }

@@ -24,17 +24,19 @@ static void teardown(void) {
 
 TestSuite(source, .init = setup, .fini = teardown);
 
-static void expect_place(const struct source_file *file, uint32_t begin, uint32_t line,
-                         uint32_t column) {
+static void expect_place(const struct source_file *file, uint32_t begin,
+                         uint32_t line, uint32_t column) {
     struct source_place place =
         source_locate(set, (struct source_range){file->id, begin, begin});
-    cr_expect_eq(place.line, line, "byte %u: line %u, expected %u", begin, place.line, line);
-    cr_expect_eq(place.column, column, "byte %u: column %u, expected %u", begin, place.column,
-                 column);
+    cr_expect_eq(place.line, line, "byte %u: line %u, expected %u", begin,
+                 place.line, line);
+    cr_expect_eq(place.column, column, "byte %u: column %u, expected %u", begin,
+                 place.column, column);
 }
 
 Test(source, lines_and_columns_count_bytes_from_one) {
-    const struct source_file *file = source_add_text(set, "x", "ab\n\tc\n\nd", 8);
+    const struct source_file *file =
+        source_add_text(set, "x", "ab\n\tc\n\nd", 8);
     expect_place(file, 0, 1, 1);
     expect_place(file, 2, 1, 3);
     expect_place(file, 3, 2, 1);
@@ -46,7 +48,8 @@ Test(source, lines_and_columns_count_bytes_from_one) {
 }
 
 Test(source, a_bom_is_dropped) {
-    const struct source_file *file = source_add_text(set, "x", "\xef\xbb\xbfq", 4);
+    const struct source_file *file =
+        source_add_text(set, "x", "\xef\xbb\xbfq", 4);
     cr_assert_eq(file->length, 1);
     expect_place(file, 0, 1, 1);
 }
@@ -66,7 +69,8 @@ Test(source, crlf_is_one_line_end) {
 
 Test(source, ranges_over_lines) {
     const struct source_file *file = source_add_text(set, "x", "ab\ncd", 5);
-    struct source_place place = source_locate(set, (struct source_range){file->id, 1, 4});
+    struct source_place place =
+        source_locate(set, (struct source_range){file->id, 1, 4});
     cr_assert_eq(place.end_line, 2);
     cr_assert_eq(place.end_column, 2);
     cr_assert_null(source_locate(set, SOURCE_NOWHERE).file);
@@ -104,18 +108,23 @@ Test(source, load_and_search) {
     write_file("lib/a.attn", "a");
     write_file("lib/b.attn", "b");
     write_file("b.attn", "near");
-    const struct source_file *main_file = source_load(set, in_folder("main.attn"));
+    const struct source_file *main_file =
+        source_load(set, in_folder("main.attn"));
     cr_assert_str_eq(main_file->text, "main");
     cr_assert_str_eq(main_file->folder, folder);
-    cr_assert_eq(source_load(set, in_folder("lib/../main.attn")), main_file, "the same file");
+    cr_assert_eq(source_load(set, in_folder("lib/../main.attn")), main_file,
+                 "the same file");
 
     const char *folders[] = {in_folder("nowhere"), in_folder("lib")};
     cr_assert_null(source_load_include(set, main_file, "a.attn", NULL, 0));
     cr_assert_eq(errno, ENOENT);
-    cr_assert_str_eq(source_load_include(set, main_file, "a.attn", folders, 2)->text, "a");
-    cr_assert_str_eq(source_load_include(set, main_file, "b.attn", folders, 2)->text, "near",
-                     "the folder of the importing file comes first");
-    cr_assert_str_eq(source_load_include(set, main_file, "lib/b.attn", NULL, 0)->text, "b");
+    cr_assert_str_eq(
+        source_load_include(set, main_file, "a.attn", folders, 2)->text, "a");
+    cr_assert_str_eq(
+        source_load_include(set, main_file, "b.attn", folders, 2)->text, "near",
+        "the folder of the importing file comes first");
+    cr_assert_str_eq(
+        source_load_include(set, main_file, "lib/b.attn", NULL, 0)->text, "b");
     cr_assert_null(source_load(set, folder));
     cr_assert_eq(errno, EISDIR);
     unlink(in_folder("lib/a.attn")), unlink(in_folder("lib/b.attn"));

@@ -52,9 +52,11 @@ Test(strbuf, take_moves_the_text_out) {
 Test(strbuf, json_escapes) {
     struct strbuf buf;
     strbuf_init(&buf, NULL);
-    const char text[] = "a\"b\\c\nd\te\x01" "f\xff\xc3\xa4";
+    const char text[] = "a\"b\\c\nd\te\x01"
+                        "f\xff\xc3\xa4";
     strbuf_append_json(&buf, text, sizeof text - 1);
-    cr_assert_str_eq(strbuf_text(&buf), "\"a\\\"b\\\\c\\nd\\te\\u0001f\\ufffd\xc3\xa4\"");
+    cr_assert_str_eq(strbuf_text(&buf),
+                     "\"a\\\"b\\\\c\\nd\\te\\u0001f\\ufffd\xc3\xa4\"");
     strbuf_destroy(&buf);
 }
 
