@@ -158,7 +158,7 @@ void ptx_emit_kernel(struct strbuf *out, const struct ptx_kernel *kernel) {
         strbuf_printf(out, "// %s\n", kernel->notes.data[i]);
     strbuf_printf(out, ".visible .entry %s(\n", kernel->name);
     emit_params(out, kernel);
-    strbuf_printf(out, ")\n.maxntid %d, 1, 1\n{\n", kernel->threads);
+    strbuf_printf(out, ")\n.maxntid %d, 1, 1\n.minnctapersm 1\n{\n", kernel->threads);
     emit_registers(out, kernel);
     for (const struct ptx_inst *inst = kernel->first->next; inst; inst = inst->next)
         if (inst->op != PTX_LOCATION || !inst->next || inst->next->op != PTX_LOCATION)

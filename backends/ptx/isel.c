@@ -137,6 +137,16 @@ void lower_ballot(struct isel *is, MlirOperation op) {
     bind_scalar(is, op, PTX_R, ptx_def(is->kernel, PTX_VOTE_BALLOT, "ballot", predicate));
 }
 
+/* Any element of the lane, then any lane. */
+static void lower_vote_any(struct isel *is, MlirOperation op) {
+    struct storage *storage = isel_storage(is, ir_operand(op, 0));
+    int count = layout_count(storage->layout, storage->shape, false);
+    struct ptx_operand any = isel_in_register(is, PTX_P, storage->elems[0], "p");
+    for (int k = 1; k < count; k++)
+        any = ptx_def(is->kernel, PTX_OR_PRED, "p", any, storage->elems[k]);
+    bind_scalar(is, op, PTX_P, ptx_def(is->kernel, PTX_VOTE_ANY, "any", any));
+}
+
 /* Integers have an instruction; f32 takes five exchanges. */
 void lower_warp_reduce(struct isel *is, MlirOperation op) {
     static const struct {
@@ -201,6 +211,7 @@ static const struct {
     {"attn.shared", lower_shared, PURE},
     {"attn.stage", lower_stage, PURE},
     {"attn.store", lower_store, EFFECT},
+    {"attn.vote_any", lower_vote_any, PURE},
     {"attn.wait_group", lower_wait_group, EFFECT},
     {"attn.warp_reduce", lower_warp_reduce, PURE},
 };

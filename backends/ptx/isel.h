@@ -82,7 +82,6 @@ struct argument {
     const char *scalar, *pointer, *extents[ISEL_MAX_RANK], *strides[ISEL_MAX_RANK];
     struct ptx_operand scalar_reg, pointer_reg, global_reg;
     struct ptx_operand extent_regs[ISEL_MAX_RANK], stride_regs[ISEL_MAX_RANK];
-    struct ptx_operand stride_bytes[ISEL_MAX_RANK];
 };
 
 /* ---- The context ------------------------------------------------------------------- */
@@ -229,7 +228,10 @@ struct ptx_operand isel_param_scalar(struct isel *is, struct argument *arg);
 struct ptx_operand isel_param_pointer(struct isel *is, struct argument *arg); /* as given */
 struct ptx_operand isel_param_global(struct isel *is, struct argument *arg);  /* global space */
 struct ptx_operand isel_param_extent(struct isel *is, struct argument *arg, int axis);
-struct ptx_operand isel_param_stride(struct isel *is, struct argument *arg, int axis); /* bytes */
+/* In elements: an index is multiplied by the element's bytes first, so that the
+ * stride can be used where it lies, in constant memory. */
+struct ptx_operand isel_param_stride(struct isel *is, struct argument *arg, int axis);
+int isel_element_bytes(const struct argument *arg);
 
 /* Declares the PTX parameters of a function's arguments and binds the arguments. */
 void isel_arguments(struct isel *is);

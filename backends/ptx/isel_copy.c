@@ -67,10 +67,11 @@ static struct ptx_operand head_pointer(struct isel *is, struct argument *arg,
     struct ptx_operand base = isel_param_global(is, arg);
     struct ptx_operand b_stride = isel_param_stride(is, arg, 0);
     struct ptx_operand h_stride = isel_param_stride(is, arg, 1);
-    struct ptx_operand wide = ptx_def(is->kernel, PTX_CVT_S64_S32, "rd", b);
+    struct ptx_operand bytes = ptx_imm(isel_element_bytes(arg));
+    struct ptx_operand wide = ptx_def(is->kernel, PTX_MUL_WIDE_S32, "rd", b, bytes);
     const char *hint = arena_printf(is->arena, "%s_head", arg->stem);
     struct ptx_operand pointer = ptx_def(is->kernel, PTX_MAD_LO_S64, hint, wide, b_stride, base);
-    wide = ptx_def(is->kernel, PTX_CVT_S64_S32, "rd", h);
+    wide = ptx_def(is->kernel, PTX_MUL_WIDE_S32, "rd", h, bytes);
     return ptx_def(is->kernel, PTX_MAD_LO_S64, hint, wide, h_stride, pointer);
 }
 
@@ -88,11 +89,14 @@ struct ptx_operand isel_head_pointer(struct isel *is, struct argument *arg, Mlir
     struct ptx_operand *known = isel_constant_find(is, "head pointer", index, b_key, h_key, 0);
     if (known)
         return *known;
+    /* At top level nothing is gained by hoisting, and the pointer would be alive in
+     * the main loop. */
     struct hoist hoist;
-    bool hoisted = isel_hoist_begin(is, storages, 2, &hoist);
+    bool hoisted = is->depth > 0 && isel_hoist_begin(is, storages, 2, &hoist);
     struct ptx_operand pointer = head_pointer(is, arg, b_reg, h_reg);
-    if (hoisted) {
+    if (hoisted)
         isel_hoist_end(is, &hoist);
+    if (hoisted || is->depth == 0) {
         isel_constant_add(is, "head pointer", index, b_key, h_key, 0, pointer);
     }
     return pointer;
@@ -192,38 +196,35 @@ static struct ptx_operand thread_source(const struct copy *copy, struct argument
     struct ptx_operand stride = isel_param_stride(is, arg, 2);
     struct storage *storages[] = {isel_storage(is, b), isel_storage(is, h)};
     struct hoist hoist;
-    bool hoisted = isel_hoist_begin(is, storages, 2, &hoist);
+    bool hoisted = is->depth > 0 && isel_hoist_begin(is, storages, 2, &hoist);
     if (hoisted && hoist.anchor) { /* behind the head pointer, which was put there before */
         while (!ptx_same(is->kernel->cursor->result, head))
             is->kernel->cursor = is->kernel->cursor->next;
         hoist.anchor = is->kernel->cursor;
     }
     struct ptx_kernel *k = is->kernel;
-    struct ptx_operand wide = ptx_def(k, PTX_CVT_U64_U32, "rd", row);
+    struct ptx_operand wide =
+        ptx_def(k, PTX_MUL_WIDE_S32, "rd", row, ptx_imm(isel_element_bytes(arg)));
     struct ptx_operand pointer = ptx_def(k, PTX_MAD_LO_S64, "rd", wide, stride, head);
     wide = ptx_def(k, PTX_MUL_WIDE_S32, "rd", chunk, ptx_imm(16));
     pointer = ptx_def(k, PTX_ADD_S64, arena_printf(is->arena, "%s_row", arg->stem), pointer, wide);
-    if (hoisted) {
+    if (hoisted)
         isel_hoist_end(is, &hoist);
+    if (hoisted || is->depth == 0) {
         isel_constant_add(is, "copy source", (int)head.reg, copy->lanes, 0, 0, pointer);
     }
     return pointer;
 }
 
-/* row_step rows of a tensor in bytes. */
+/* row_step rows of a tensor in bytes: made where it is used, two instructions being
+ * cheaper than two registers through the main loop. */
 static struct ptx_operand step_bytes(struct isel *is, struct argument *arg, int row_step) {
-    int index = (int)(arg - is->arguments.data);
-    struct ptx_operand *known = isel_constant_find(is, "copy step", index, row_step, 0, 0);
-    if (known)
-        return *known;
     struct ptx_operand stride = isel_param_stride(is, arg, 2);
-    struct ptx_inst *saved = isel_entry_begin(is);
-    struct ptx_operand step =
-        ptx_def(is->kernel, PTX_MUL_LO_S64, arena_printf(is->arena, "%s_step", arg->stem), stride,
-                ptx_imm(row_step));
-    isel_entry_end(is, saved);
-    isel_constant_add(is, "copy step", index, row_step, 0, 0, step);
-    return step;
+    int factor = row_step * isel_element_bytes(arg);
+    bool shift = (factor & (factor - 1)) == 0;
+    return ptx_def(is->kernel, shift ? PTX_SHL_B64 : PTX_MUL_LO_S64,
+                   arena_printf(is->arena, "%s_step", arg->stem), stride,
+                   ptx_imm(shift ? __builtin_ctz((unsigned)factor) : factor));
 }
 
 /* Whether the thread's chunk of a column pass lies below `limit`: 1 or 0 for all
@@ -291,8 +292,8 @@ void lower_copy_async(struct isel *is, MlirOperation op) {
     struct ptx_operand stride = isel_param_stride(is, arg, 2);
     struct ptx_operand step = copy.row_passes > 1 ? step_bytes(is, arg, copy.row_step)
                                                   : PTX_NOTHING;
-    struct ptx_operand wide = ptx_def(k, PTX_CVT_S64_S32, "rd",
-                                      isel_in_register(is, PTX_R, row0, "r"));
+    struct ptx_operand wide =
+        ptx_def(k, PTX_MUL_WIDE_S32, "rd", row0, ptx_imm(isel_element_bytes(arg)));
     source = ptx_def(k, PTX_MAD_LO_S64, arena_printf(is->arena, "%s_src", arg->stem), wide, stride,
                      source);
     struct ptx_operand thread = thread_row(is, copy.lanes);

@@ -56,15 +56,19 @@ static struct ptx_operand lane_address(struct isel *is, struct swizzle swizzle,
 }
 
 /* Addresses of one operand: a lane register for the tile (stage included) and its
- * xored versions, made when they are first needed. */
+ * xored versions.  Where the chunk changes only from k-step to k-step there is one
+ * of them, xored on in place: through the product of Q and K every register counts.
+ * Where it changes with every load (`cached`) all of them are kept. */
 struct tile_address {
     const struct shared_view *view;
+    bool cached;
     struct ptx_operand base, xored[4];
+    int touched; /* chunk bits that are xored into xored[0] now */
 };
 
 static struct tile_address address_of(struct isel *is, const struct shared_view *view,
-                                      enum pattern pattern) {
-    struct tile_address address = {.view = view};
+                                      enum pattern pattern, bool cached) {
+    struct tile_address address = {.view = view, .cached = cached};
     address.base = lane_address(is, view->swizzle, pattern);
     if (ptx_is_reg(view->stage))
         address.base =
@@ -73,21 +77,32 @@ static struct tile_address address_of(struct isel *is, const struct shared_view 
     return address;
 }
 
+/* The lane register with chunk bits `touched` xored in. */
+static struct ptx_operand xored_address(struct isel *is, struct tile_address *address,
+                                        int touched) {
+    struct ptx_operand *reg = &address->xored[address->cached ? touched / 2 : 0];
+    int have = address->cached ? touched : address->touched;
+    if (touched == 0)
+        return address->base;
+    if (!ptx_is_reg(*reg)) {
+        *reg = ptx_def(is->kernel, PTX_XOR_B32,
+                       arena_printf(is->arena, "%s_addr", address->view->name), address->base,
+                       ptx_imm(16 * touched));
+    } else if (touched != have) {
+        ptx_put(is->kernel, PTX_XOR_B32, *reg, *reg, ptx_imm(16 * (touched ^ have)));
+    }
+    address->touched = touched;
+    return *reg;
+}
+
 /* Address of chunk pair 2 `step` of the row that lies `row` rows below. */
 static struct ptx_operand step_address(struct isel *is, struct tile_address *address, int row,
                                        int step) {
     const struct swizzle *s = &address->view->swizzle;
     int mask = (1 << s->bits) - 1;
-    int touched = 2 * step & mask, offset = address->view->byte_offset;
+    int offset = address->view->byte_offset;
     offset += 16 * (row * s->pitch + (2 * step & ~mask));
-    struct ptx_operand *xored = &address->xored[touched / 2];
-    if (touched == 0)
-        *xored = address->base;
-    else if (!ptx_is_reg(*xored))
-        *xored = ptx_def(is->kernel, PTX_XOR_B32,
-                         arena_printf(is->arena, "%s_addr", address->view->name), address->base,
-                         ptx_imm(16 * touched));
-    return ptx_address(*xored, offset);
+    return ptx_address(xored_address(is, address, 2 * step & mask), offset);
 }
 
 static struct ptx_operand *new_registers(struct isel *is, const char *hint, int count) {
@@ -125,7 +140,7 @@ void lower_fragments(struct isel *is, MlirOperation op) {
         return;
     struct storage *result = storage_create(is, &type);
     storage_fill_registers(is, result, isel_hint(op, arena_printf(is->arena, "%s_frag", view->name)));
-    struct tile_address address = address_of(is, view, PATTERN_A_WARP);
+    struct tile_address address = address_of(is, view, PATTERN_A_WARP, false);
     for (int kk = 0; kk < type.shape.groups / 2; kk++)
         for (int f = 0; f < type.shape.fragments; f++)
             load_a(is, &address, f, kk, registers_of_a(is, result, f, kk));
@@ -259,10 +274,10 @@ void lower_dot(struct isel *is, MlirOperation op) {
                 8 * p.groups, k_a, a->kind == VALUE_SHARED ? a->shared->name : "registers", b->name,
                 p.transpose_b ? " transposed" : "");
     if (a->kind == VALUE_SHARED)
-        p.a_address = address_of(is, a->shared, PATTERN_A_WARP);
+        p.a_address = address_of(is, a->shared, PATTERN_A_WARP, false);
     else
         p.a_registers = a->storage;
-    p.b_address = address_of(is, b, p.transpose_b ? PATTERN_B : PATTERN_A);
+    p.b_address = address_of(is, b, p.transpose_b ? PATTERN_B : PATTERN_A, !p.transpose_b);
     p.zero = ARENA_NEW_ARRAY(is->arena, struct ptx_operand, 4);
     if (p.from_zero)
         p.zero[0] = isel_in_register(is, PTX_F, ptx_f32(0), "zero");

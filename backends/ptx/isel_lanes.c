@@ -159,19 +159,11 @@ struct ptx_operand isel_param_extent(struct isel *is, struct argument *arg, int 
 }
 
 struct ptx_operand isel_param_stride(struct isel *is, struct argument *arg, int axis) {
-    if (ptx_is_reg(arg->stride_bytes[axis]))
-        return arg->stride_bytes[axis];
-    struct ptx_operand stride =
-        load_param(is, &arg->stride_regs[axis], PTX_LD_PARAM_B64, arg->strides[axis]);
-    int bytes = (int)ir_element_bits(ir_element_type(arg->type)) / 8;
-    if (bytes > 1) {
-        struct ptx_inst *saved = isel_entry_begin(is);
-        stride = ptx_def(is->kernel, PTX_SHL_B64, arg->strides[axis], stride,
-                         ptx_imm(bytes == 4 ? 2 : 1));
-        isel_entry_end(is, saved);
-    }
-    arg->stride_bytes[axis] = stride;
-    return stride;
+    return load_param(is, &arg->stride_regs[axis], PTX_LD_PARAM_B64, arg->strides[axis]);
+}
+
+int isel_element_bytes(const struct argument *arg) {
+    return (int)ir_element_bits(ir_element_type(arg->type)) / 8;
 }
 
 static const char *declare(struct isel *is, const char *type, const char *comment,

@@ -69,7 +69,8 @@ static struct ptx_operand add_index(struct isel *is, struct argument *arg, int a
         index = ptx_def(k, PTX_MAX_S32, "r", index, ptx_imm(0));
     index = ptx_def(k, PTX_MIN_S32, "r", index, last_index(is, arg, axis));
     struct ptx_operand stride = isel_param_stride(is, arg, axis);
-    struct ptx_operand wide = ptx_def(k, PTX_CVT_S64_S32, "rd", index);
+    struct ptx_operand wide =
+        ptx_def(k, PTX_MUL_WIDE_S32, "rd", index, ptx_imm(isel_element_bytes(arg)));
     if (!ptx_is_reg(address))
         return ptx_def(k, PTX_MUL_LO_S64, "rd", wide, stride);
     return ptx_def(k, PTX_MAD_LO_S64, "rd", wide, stride, address);
@@ -171,7 +172,7 @@ static struct ptx_operand element_address(struct isel *is, MlirOperation op, siz
     }
     struct argument *arg = isel_argument(is, ir_operand(op, memref));
     struct ptx_operand address = isel_param_global(is, arg);
-    int bytes = (int)ir_element_bits(ir_element_type(arg->type)) / 8;
+    int bytes = isel_element_bytes(arg);
     for (int axis = 0; axis < arg->rank; axis++) {
         struct ptx_operand index = isel_in_register(
             is, PTX_R, isel_scalar(is, ir_operand(op, memref + 1 + (size_t)axis)), "r");
@@ -180,7 +181,7 @@ static struct ptx_operand element_address(struct isel *is, MlirOperation op, siz
             address = ptx_def(k, PTX_MAD_WIDE_S32, "rd", index, ptx_imm(bytes), address);
             continue;
         }
-        struct ptx_operand wide = ptx_def(k, PTX_CVT_S64_S32, "rd", index);
+        struct ptx_operand wide = ptx_def(k, PTX_MUL_WIDE_S32, "rd", index, ptx_imm(bytes));
         address = ptx_def(k, PTX_MAD_LO_S64, "rd", wide, isel_param_stride(is, arg, axis), address);
     }
     return ptx_address(address, 0);

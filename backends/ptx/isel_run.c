@@ -31,7 +31,7 @@ struct member {
 
 struct run {
     VEC(struct member) members;
-    struct tile_shape shape; /* zero groups: not known yet */
+    struct tile_shape shape; /* zeros: not known yet */
 };
 
 /* ---- Inside a run ------------------------------------------------------------------ */
@@ -91,7 +91,7 @@ static void emit_reduction(struct isel *is, struct member *m, int f, int i, int 
         return;
     }
     *chain = ptx_reg_new(is->kernel, m->in[0]->class, m->hint);
-    if (m->kind == MEMBER_PARTIAL && c == 0)
+    if (m->kind == MEMBER_PARTIAL && c == 0 && m->in_count > 1)
         ptx_put(is->kernel, m->combine, *chain, run_element(is, m->in[1], f, i, j, c), x);
     else
         isel_move(is, *chain, x);
@@ -219,6 +219,8 @@ void isel_flush(struct isel *is) {
         return;
     is->run = NULL;
     isel_location(is, run->members.data[0].op);
+    if (run->shape.fragments == 0)
+        run->shape.fragments = 1; /* columns only */
     plan_run(is, run);
     for (int j = 0; j < run->shape.groups; j++)
         for (int r = 0; r < 2 * run->shape.fragments; r++)
@@ -267,7 +269,7 @@ static void add_member(struct isel *is, struct member *m, const struct storage *
         is->run = ARENA_NEW(is->arena, struct run);
     struct run *run = is->run;
     run->shape.groups = shape->shape.groups;
-    if (run->shape.fragments < shape->shape.fragments)
+    if (shape->layout != LAYOUT_COLUMN)
         run->shape.fragments = shape->shape.fragments;
     m->result->in_run = true;
     m->result->elems = NULL;
@@ -492,7 +494,8 @@ bool isel_elementwise(struct isel *is, MlirOperation op) {
         return reshape(is, op);
     bool read = strcmp(name, "attn.read") == 0;
     bool reduce = strcmp(name, "vector.multi_reduction") == 0;
-    bool partial = strcmp(name, "attn.partial_sum") == 0;
+    bool partial_max = strcmp(name, "attn.partial_max") == 0;
+    bool partial = partial_max || strcmp(name, "attn.partial_sum") == 0;
     const struct element_rule *rule = element_rule_find(name);
     if (!rule && !read && !reduce && !partial)
         return false;
@@ -504,8 +507,8 @@ bool isel_elementwise(struct isel *is, MlirOperation op) {
         return add_reduction(is, &m);
     if (partial) {
         m.kind = MEMBER_PARTIAL;
-        m.combine = PTX_ADD_RN_F32;
-        m.hint = isel_hint(op, "l_part");
+        m.combine = partial_max ? PTX_MAX_S32 : PTX_ADD_RN_F32;
+        m.hint = isel_hint(op, partial_max ? "top" : "l_part");
         struct storage shape;
         if (isel_describe(is, op, mlirValueGetType(ir_operand(op, 0)), &shape))
             add_member(is, &m, &shape);

@@ -126,13 +126,15 @@ void lower_store(struct isel *is, MlirOperation op) {
     if (ir_has_attr(op, "optional"))
         store.wanted = ptx_def(k, PTX_SETP_NE_S64, "wanted", isel_param_pointer(is, arg),
                                ptx_imm(0));
-    struct ptx_operand wide = ptx_def(k, PTX_CVT_S64_S32, "rd", row);
+    int bytes = isel_element_bytes(arg);
+    struct ptx_operand wide = ptx_def(k, PTX_MUL_WIDE_S32, "rd", row, ptx_imm(bytes));
     struct ptx_operand pointer = ptx_def(k, PTX_MAD_LO_S64, "row_ptr", wide, stride, head);
     for (int r = 0; r < 2 * shape.shape.fragments; r++) {
         int offset = 16 * is->warps * (r / 2) + 8 * (r % 2);
         struct ptx_operand at = pointer;
         if (offset > 0)
-            at = ptx_def(k, PTX_MAD_LO_S64, "row_ptr", stride, ptx_imm(offset), pointer);
+            at = ptx_def(k, PTX_MAD_LO_S64, "row_ptr", stride, ptx_imm(offset * bytes),
+                         pointer);
         if (tile)
             store_row(&store, r / 2, r % 2, at);
         else
