@@ -103,6 +103,7 @@ void tile_key_block(struct tile_kernel *kernel, MlirValue k_first, MlirValue par
                     MlirValue state[STATE_COUNT]) {
     struct ir_builder *b = &kernel->b;
     MlirOperation attention = kernel->attention;
+    kernel->k_first = k_first;
     MlirValue k = ir_load(b, "k", ir_operand(attention, IR_ATTENTION_K), kernel->batch,
                           kernel->kv_head, k_first, kernel->kv_len, kernel->plan.tile_n);
     MlirValue v = ir_load(b, "v", ir_operand(attention, IR_ATTENTION_V), kernel->batch,
@@ -289,7 +290,7 @@ static bool tile_function(struct pass_ctx *ctx, MlirOperation module, MlirOperat
     emit_kernel(&kernel);
     ir_erase(attention);
     erase_functions(&kernel);
-    tile_separate(ctx->scratch, func);
+    tile_separate(&kernel);
     tile_hoist(ctx->scratch, func);
     ir_erase_dead(ir_func_body(func));
     set_grid(func, ctx->scratch, kernel.plan.tile_m);

@@ -23,6 +23,7 @@ struct tile_kernel {
     MlirValue columns;    /* 1xN: 0..N-1 */
     MlirValue q_tile;     /* shared MxD */
     MlirValue first_block, last_block, block_count; /* key blocks, last to first */
+    MlirValue k_first;    /* first key of the block in work */
     MlirType scores;      /* vector<MxNxf32> */
 };
 
@@ -46,8 +47,8 @@ void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
 void tile_loop_list(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
 
 /* Rewrites i32 sums of rows and columns as one row value and one column value, joined by
- * a single tile operation. */
-void tile_separate(struct arena *scratch, MlirOperation func);
+ * a single tile operation, and their conversions to f32 as conversions of the two. */
+void tile_separate(struct tile_kernel *kernel);
 
 /* Moves what does not change in a loop in front of it, innermost loops first, and
  * shares equal reads: values that depend on the row or on nothing are computed once. */
