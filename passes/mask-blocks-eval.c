@@ -14,7 +14,7 @@
 
 #include "passes/mask-blocks.h"
 
-enum { MAX_ELEMENTS = 8, MAX_BLOCKS = 16 };
+enum { MAX_ELEMENTS = 16, MAX_BLOCKS = 16 };
 
 /* ---- Facts by value ------------------------------------------------------ */
 

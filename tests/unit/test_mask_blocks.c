@@ -405,3 +405,137 @@ Test(mask_blocks, random_masks_0) { random_share(0); }
 Test(mask_blocks, random_masks_1) { random_share(1); }
 Test(mask_blocks, random_masks_2) { random_share(2); }
 Test(mask_blocks, random_masks_3) { random_share(3); }
+
+/* ---- Sharpness on common patterns ---------------------------------------- */
+
+/* Sizes such that tiles cross the ends; documents of 20 to 60 keys; a table that keeps
+ * about a third of its blocks. */
+static void pattern_tensor(struct mask_case *c, const struct tensor *tensor,
+                           struct eval_memory *memory) {
+    *memory = (struct eval_memory){.type = tensor->type, .rank = tensor->rank};
+    int64_t count = mask_case_extents(c, tensor, memory->extents);
+    memory->data = arena_alloc(c->arena, (size_t)count * scalar_type_size(tensor->type));
+    int32_t document = 0, start = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (below(40) == 0)
+            document++, start = (int32_t)i;
+        if (tensor->type == SCALAR_BOOL)
+            ((uint8_t *)memory->data)[i] = strcmp(tensor->name, "tab") == 0
+                                               ? below(3) == 0
+                                               : i % 300 < 170;
+        else if (strcmp(tensor->name, "doc") == 0)
+            ((int32_t *)memory->data)[i] = document;
+        else if (strcmp(tensor->name, "start") == 0)
+            ((int32_t *)memory->data)[i] = start;
+        else
+            ((int32_t *)memory->data)[i] = 100 + below(150);
+    }
+}
+
+static struct mask_score pattern_score(const char *items, int q_len, int kv_len, int tile_m,
+                                       int tile_n) {
+    struct checked checked = check_items("", items);
+    cr_assert(checked.spec, "%s", messages(&checked));
+    const struct attention *attention = &checked.spec->attentions[0];
+    MlirContext context = ir_context_create();
+    MlirModule module = ir_from_spec(context, checked.arena, checked.sources, attention);
+    struct mask_case c;
+    struct mask_score score = {0};
+    mask_case_init(&c, checked.arena, attention, module, tile_m, tile_n);
+    c.sizes[SIZE_BATCH] = 2, c.sizes[SIZE_HEADS] = 4, c.sizes[SIZE_KV_HEADS] = 2;
+    c.sizes[SIZE_Q_LEN] = q_len, c.sizes[SIZE_KV_LEN] = kv_len;
+    c.params = ARENA_NEW_ARRAY(c.arena, uint32_t, attention->param_count);
+    for (size_t i = 0; i < attention->param_count; i++)
+        c.params[i] = attention->params[i].default_bits;
+    c.tensors = ARENA_NEW_ARRAY(c.arena, struct eval_memory, attention->tensor_count);
+    for (size_t i = 0; i < attention->tensor_count; i++)
+        pattern_tensor(&c, &attention->tensors[i], &c.tensors[i]);
+    mask_case_prepare(&c);
+    const char *wrong = run_head(&c, true, &score);
+    cr_assert(!wrong, "%s: %s", items, wrong);
+    mlirModuleDestroy(module);
+    mlirContextDestroy(context);
+    checked_free(&checked);
+    return score;
+}
+
+/* Patterns on which no tile may be partial without need. */
+static const struct pattern {
+    const char *items;
+    bool dense;    /* the kernel may loop over the range */
+    bool tight;    /* kv_bounds end at a block with a pair on both sides */
+} patterns[] = {
+    {"mask kv <= q;", true, true},
+    {"mask kv <= q + (kv_len - q_len);", true, true},
+    {"mask q >= kv;", true, true},
+    {"param w: i32 = 70; mask kv <= q && q - kv < w;", true, true},
+    {"param w: i32 = 70; mask kv <= q && kv > q - w;", true, true},
+    {"param w: i32 = 2147483647; mask kv <= q && q - kv < w;", true, true},
+    {"param w: i32 = 40; mask abs(q - kv) <= w;", true, true},
+    {"mask q - kv <= 40 && kv - q <= 40;", true, true},
+    {"param w: i32 = 40; mask kv <= q && (q - kv < w || kv < 4);", false, true},
+    {"param g: i32 = 20; mask q < g || kv < g || abs(q - kv) <= 33;", false, true},
+    {"param p: i32 = 90; mask kv < p || kv <= q;", true, true},
+    {"tensor doc: i32[batch, max(q_len, kv_len)]; mask doc[b, q] == doc[b, kv];", false, false},
+    {"tensor doc: i32[batch, max(q_len, kv_len)]; mask kv <= q; mask doc[b, q] == doc[b, kv];",
+     false, false},
+    {"tensor start: i32[max(q_len, kv_len)]; mask kv >= start[q] && kv <= q;", true, true},
+    {"tensor len: i32[batch]; mask kv < len[b];", true, true},
+    {"tensor flag: bool[batch, 300]; mask flag[b, kv];", false, false},
+    {"mask kv / 128 == q / 128 && kv <= q;", true, true},
+    {"mask kv / 64 <= q / 64;", true, true},
+    {"mask q / 50 >= kv / 50;", true, true},
+    {"tensor tab: bool[heads, (q_len + 15) / 16, (kv_len + 15) / 16];"
+     "mask tab[h, q / 16, kv / 16];", false, false},
+    {"tensor tab: bool[heads, (q_len + 63) / 64, (kv_len + 63) / 64];"
+     "mask tab[h, q / 64, kv / 64];", false, false},
+    {"mask (q - kv) % 4 == 0 && kv <= q;", true, true},
+    {"mask (q - kv) % 7 == 0 && abs(q - kv) < 100;", true, false},
+    {"mask h % 2 == 0 || kv <= q;", true, true},
+    {"mask true;", true, true},
+};
+
+Test(mask_blocks, common_patterns_are_exact) {
+    static const int tiles[][2] = {{64, 64}, {64, 32}, {32, 64}};
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++)
+        for (size_t t = 0; t < 3; t++) {
+            const struct pattern *p = &patterns[i];
+            struct mask_score score = pattern_score(p->items, 250, 250, tiles[t][0], tiles[t][1]);
+            cr_expect(score.lost == 0, "%zu of %zu partial tiles need not be, tile %d, %d: %s",
+                      score.lost, score.partial, tiles[t][0], tiles[t][1], p->items);
+            cr_expect(score.dense == p->dense, "dense is %d: %s", score.dense, p->items);
+            cr_expect(!p->tight || score.loose == 0, "%zu loose blocks, tile %d, %d: %s",
+                      score.loose, tiles[t][0], tiles[t][1], p->items);
+        }
+}
+
+Test(mask_blocks, lengths_may_differ) {
+    for (size_t i = 0; i < sizeof patterns / sizeof *patterns; i++) {
+        pattern_score(patterns[i].items, 97, 250, 64, 32);
+        pattern_score(patterns[i].items, 250, 97, 64, 32);
+        pattern_score(patterns[i].items, 1, 130, 128, 64);
+        pattern_score(patterns[i].items, 130, 1, 128, 64);
+    }
+}
+
+/* Bounds at the ends of i32 become "unknown", not something else. */
+Test(mask_blocks, extreme_parameters) {
+    static const char *const values[] = {"2147483647", "-2147483648", "-2147483647", "-1", "0",
+                                         "1073741824"};
+    static const char *const masks[] = {
+        "kv + p > q", "q - kv < p", "kv > q - p", "kv * p >= q", "abs(kv - p) < 50",
+        "(q - p) / 3 < kv", "(kv + p) % 16 <= q % 16", "kv << 28 > p", "-p < kv - q",
+        "abs(p) - kv < q", "kv / p == q / p", "kv - p == q - p", "min(kv, p) < q && max(q, p) > kv",
+        "!(kv + p <= q) || kv - q == p", "(kv ^ p) < q", "clamp(kv, p, q) == q", "~(kv + p) < q",
+    };
+    struct arena *arena = arena_create();
+    for (size_t v = 0; v < sizeof values / sizeof *values; v++)
+        for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {
+            const char *items = arena_printf(arena, "param p: i32 = %s; mask %s;", values[v],
+                                             masks[m]);
+            if (strcmp(values[v], "0") == 0 && strstr(masks[m], "/ p"))
+                continue;
+            pattern_score(items, 70, 100, 32, 16);
+        }
+    arena_destroy(arena);
+}
