@@ -114,7 +114,7 @@ UNIT_LIBS := $(UNIT_HELPER_OBJS) $(TOOL_MODULES) $(BUILD)/libattn_internal.so
 
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_LIBS)
 	@mkdir -p $(@D)
-	$(CC) $(SAN) -pthread -Wl,--gc-sections -o $@ $< $(UNIT_LIBS) \
+	$(CC) $(SAN) -pthread -o $@ $< $(UNIT_LIBS) \
 		-Wl,-rpath,'$$ORIGIN/../..' -lcriterion $(SYS_LIBS)
 
 # `make unit T=arena` runs one.
