@@ -23,20 +23,29 @@ struct trailing {
     unsigned group; /* neighbours share a number */
 };
 
+/* How a token is set; known when its statement starts. */
+struct shape {
+    bool is_prefix;
+    bool space;     /* one before it */
+    unsigned level; /* rank of a line break before it, NO_BREAK: none */
+};
+
+enum { NO_BREAK = 1 << 16 };
+
 struct printer {
     struct arena *arena;
     const char *text;
     const struct token *tokens;
     size_t count;
+    struct shape *shapes; /* one for each token */
     struct strbuf out;
-    size_t column;      /* of the next byte in the output line */
-    unsigned depth;     /* open { */
-    unsigned ternaries; /* ? without their : in this statement */
-    size_t first;       /* first token of the statement */
-    bool line_open;     /* something was written on this line */
-    bool block_start;   /* right after a { or at the start of the file */
-    bool must_break;    /* a // comment ended the line inside of a statement */
-    unsigned group;     /* of trailing comments */
+    size_t column;    /* of the next byte in the output line */
+    unsigned depth;   /* open { */
+    size_t first;     /* first token of the statement */
+    bool line_open;   /* something was written on this line */
+    bool block_start; /* right after a { or at the start of the file */
+    bool must_break;  /* a // comment ended the line inside of a statement */
+    unsigned group;   /* of trailing comments */
     VEC(struct trailing) trailing;
 };
 
@@ -194,90 +203,125 @@ static bool is_operand_end(int kind) {
            kind == ')' || kind == ']';
 }
 
-/* A - ! or ~ in front of its operand. */
-static bool is_prefix(const struct printer *p, size_t i) {
+static bool ends_statement(int kind) {
+    return kind == ';' || kind == '{' || kind == '}';
+}
+
+/* How tightly the operator binds, as in the grammar; 0: not an operator. */
+static unsigned binding(int kind) {
+    static const struct {
+        int kind;
+        unsigned binding;
+    } table[] = {
+        {'?', 1},   {':', 1},  {T_OR_ELSE, 2}, {T_AND_THEN, 3}, {'|', 4},
+        {'^', 5},   {'&', 6},  {T_EQ, 7},      {T_NE, 7},       {'<', 8},
+        {'>', 8},   {T_LE, 8}, {T_GE, 8},      {T_SHL, 9},      {'+', 10},
+        {T_SHR, 9}, {'-', 10}, {'*', 11},      {'/', 11},       {'%', 11},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (table[i].kind == kind)
+            return table[i].binding;
+    return 0;
+}
+
+/* A - ! or ~ in front of its operand: behind the first word of an item or of a
+ * schedule entry, or behind anything that ends no operand. */
+static bool is_prefix(const struct printer *p, size_t first, size_t i) {
     int kind = p->tokens[i].kind;
     if (kind != '-' && kind != '!' && kind != '~')
         return false;
-    if (i == p->first)
-        return true;
-    bool after_word = p->depth == 1 && i == p->first + 1;
-    bool after_key = p->depth == 2 && i == p->first + 1;
-    return after_word || after_key || !is_operand_end(p->tokens[i - 1].kind);
-}
-
-static bool is_binary(const struct printer *p, size_t i) {
-    int kind = p->tokens[i].kind;
-    if (kind == T_OR_ELSE || kind == T_AND_THEN ||
-        (kind >= T_EQ && kind <= T_SHR))
-        return true;
-    return strchr("+*/%&|^<>?-", kind) && kind < 256 && !is_prefix(p, i);
+    return i == first || (p->depth > 0 && i == first + 1) ||
+           !is_operand_end(p->tokens[i - 1].kind);
 }
 
 /* 25% of a schedule. */
 static bool is_percent(const struct printer *p, size_t i) {
-    return p->tokens[i].kind == '%' && i + 1 < p->count &&
-           strchr(";,", p->tokens[i + 1].kind) && p->tokens[i + 1].kind < 256;
+    int next = i + 1 < p->count ? p->tokens[i + 1].kind : ';';
+    return p->tokens[i].kind == '%' && (next == ';' || next == ',');
 }
 
-static bool space_before(const struct printer *p, size_t i) {
+/* A blank between token i and the one before. */
+static bool wants_space(const struct printer *p, size_t i, bool ternary) {
     int kind = p->tokens[i].kind, before = p->tokens[i - 1].kind;
-    if (kind == ';' || kind == ',' || kind == ')' || kind == ']' ||
+    if (kind == ';' || kind == ',' || kind == ')' || kind == ']')
+        return false;
+    if (before == '(' || before == '[' || p->shapes[i - 1].is_prefix ||
         is_percent(p, i))
         return false;
-    if (before == '(' || before == '[' || is_prefix(p, i - 1))
-        return false;
     if (kind == ':')
-        return p->ternaries > 0;
+        return ternary;
     if (kind == '(' || kind == '[')
         return !is_name(before);
     return true;
 }
 
-static bool may_break_before(const struct printer *p, size_t i) {
-    return is_binary(p, i) || p->tokens[i - 1].kind == ',' ||
-           (p->tokens[i].kind == ':' && p->ternaries > 0);
+/* Rank of a break before token i: fewer brackets first, then looser operators;
+ * behind the = of a fn or const above all. */
+static unsigned break_level(const struct printer *p, size_t i,
+                            unsigned brackets, bool ternary) {
+    int kind = p->tokens[i].kind, before = p->tokens[i - 1].kind;
+    unsigned inside = brackets * 16;
+    if (before == '=' && p->depth == 0)
+        return inside;
+    if (before == ',')
+        return inside;
+    if (p->shapes[i].is_prefix || is_percent(p, i) || (kind == ':' && !ternary))
+        return NO_BREAK;
+    return binding(kind) ? inside + binding(kind) : NO_BREAK;
 }
 
-/* Columns up to the next place where the line may break. */
+/* Fills in the shapes of the statement that starts at token `first`. */
+static void shape_statement(struct printer *p, size_t first) {
+    unsigned brackets = 0, ternaries = 0;
+    for (size_t i = first; i < p->count; i++) {
+        int kind = p->tokens[i].kind;
+        struct shape *shape = &p->shapes[i];
+        bool ternary = kind == ':' && ternaries > 0;
+        brackets -= (kind == ')' || kind == ']') && brackets > 0;
+        shape->is_prefix = is_prefix(p, first, i);
+        shape->space = i > first && wants_space(p, i, ternary);
+        shape->level = NO_BREAK;
+        if (i > first)
+            shape->level = break_level(p, i, brackets, ternary);
+        brackets += kind == '(' || kind == '[';
+        ternaries += kind == '?';
+        ternaries -= ternary;
+        if (ends_statement(kind))
+            break;
+    }
+}
+
+/* Columns up to the next break of the same rank or above; stops counting when
+ * they are more than a line has. */
 static size_t chunk_width(const struct printer *p, size_t i) {
     size_t width = 0;
-    for (size_t j = i; j < p->count; j++) {
-        if (j > i &&
-            (may_break_before(p, j) || strchr(";{}", p->tokens[j - 1].kind)))
+    for (size_t j = i; j < p->count && width <= LINE_MAX_COLUMNS; j++) {
+        if (j > i && (p->shapes[j].level <= p->shapes[i].level ||
+                      ends_statement(p->tokens[j - 1].kind)))
             break;
-        width += p->tokens[j].end - p->tokens[j].begin +
-                 (j > i && space_before(p, j));
+        width += p->tokens[j].end - p->tokens[j].begin;
+        width += j > i && p->shapes[j].space;
     }
     return width;
 }
 
 static void put_token(struct printer *p, size_t i) {
     const struct token *token = &p->tokens[i];
+    const struct shape *shape = &p->shapes[i];
     bool word = p->depth == 1 && i == p->first + 1 && token->kind != ';' &&
                 token->kind != '{';
-    if (p->must_break) {
+    bool wrap = shape->level != NO_BREAK && p->column > value_column(p) &&
+                p->column + 1 + chunk_width(p, i) > LINE_MAX_COLUMNS;
+    if (p->must_break || (wrap && !word))
         continue_line(p);
-    } else if (word) {
+    else if (word)
         pad_to(p, value_column(p));
-    } else if (i > p->first && space_before(p, i)) {
-        bool wrap = may_break_before(p, i) && p->column > value_column(p) &&
-                    p->column + 1 + chunk_width(p, i) > LINE_MAX_COLUMNS;
-        if (wrap)
-            continue_line(p);
-        else
-            put(p, " ", 1);
-    }
+    else if (i > p->first && shape->space)
+        put(p, " ", 1);
     put(p, p->text + token->begin, token->end - token->begin);
-    p->ternaries += token->kind == '?';
-    p->ternaries -= token->kind == ':' && p->ternaries > 0;
 }
 
 /* ---- statements ---------------------------------------------------------- */
-
-static bool ends_statement(int kind) {
-    return kind == ';' || kind == '{' || kind == '}';
-}
 
 static const char *gap_begin(const struct printer *p, size_t i) {
     return p->text + (i ? p->tokens[i - 1].end : 0);
@@ -305,7 +349,7 @@ static size_t statement(struct printer *p, size_t i) {
     between(p, i, false);
     start_line(p);
     p->first = i;
-    p->ternaries = 0;
+    shape_statement(p, i);
     p->must_break = false;
     for (;; i++) {
         if (i > p->first)
@@ -368,6 +412,7 @@ char *format_source(struct arena *arena, const struct source_file *source,
                         .tokens = list.tokens.data,
                         .count = list.tokens.count,
                         .block_start = true};
+    p.shapes = ARENA_NEW_ARRAY(arena, struct shape, p.count);
     strbuf_init(&p.out, arena);
     print_all(&p, source->text + source->length);
     struct strbuf aligned;

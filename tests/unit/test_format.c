@@ -102,6 +102,19 @@ Test(format, long_lines_wrap_before_an_operator) {
     checked_free(&c);
 }
 
+Test(format, breaks_prefer_the_loosest_operator) {
+    expect_format(
+        "fn f(x: i32) -> i32 = x;\nconst C = 1;\nattention a { tensor t: "
+        "bool[9, 9, 9];"
+        "mask abs(row - column) <= 1 || row < globals || column < globals || "
+        "random[h, row, column]; }",
+        "fn f(x: i32) -> i32 = x;\nconst C = 1;\nattention a {\n"
+        "    tensor   t: bool[9, 9, 9];\n"
+        "    mask     abs(row - column) <= 1 || row < globals || column < "
+        "globals\n"
+        "             || random[h, row, column];\n}\n");
+}
+
 Test(format, line_ends_and_bom) {
     expect_format("\xef\xbb\xbf"
                   "const A = 1; /* a\r\n b */\r\n// c  \r\n",
