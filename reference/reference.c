@@ -79,14 +79,34 @@ static void find_kept(const struct job *job, struct scratch *s,
     }
 }
 
-/* Sum of x*y in double; eight partial sums so that compilers use vectors. */
+/* The loops over a row of K or V go in steps of eight, the divisor of every
+ * head dimension: compilers turn a loop of known length into vectors. */
+enum { STEP = 8 };
+
+/* Sum of x*y in double, as eight partial sums. */
 static double dot(const double *x, const double *y, int64_t count) {
-    double sums[8] = {0};
-    for (int64_t i = 0; i < count; i += 8)
-        for (int j = 0; j < 8; j++)
+    double sums[STEP] = {0};
+    for (int64_t i = 0; i < count; i += STEP)
+        for (int j = 0; j < STEP; j++)
             sums[j] += x[i + j] * y[i + j];
     return ((sums[0] + sums[4]) + (sums[1] + sums[5])) +
            ((sums[2] + sums[6]) + (sums[3] + sums[7]));
+}
+
+/* sum += weight * x. */
+static void add_scaled(double *restrict sum, double weight,
+                       const double *restrict x, int64_t count) {
+    for (int64_t i = 0; i < count; i += STEP)
+        for (int j = 0; j < STEP; j++)
+            sum[i + j] += weight * x[i + j];
+}
+
+/* Converts a row; exact. */
+static void to_doubles(double *restrict out, const float *restrict in,
+                       int64_t count) {
+    for (int64_t i = 0; i < count; i += STEP)
+        for (int j = 0; j < STEP; j++)
+            out[i + j] = in[i + j];
 }
 
 /* Rows [kv, kv+count) of K or V that some row keeps, as double. */
@@ -101,8 +121,7 @@ static bool fetch_block(const struct job *job, struct scratch *s,
                         task->h_kv * matrix->strides[1];
     for (int64_t l = 0; used && l < count; l++) {
         const float *row = head + (kv + l) * matrix->strides[2];
-        for (int64_t d = 0; d < dim; d++)
-            s->block[l * dim + d] = row[d];
+        to_doubles(s->block + l * dim, row, dim);
     }
     return used;
 }
@@ -115,8 +134,7 @@ static void scaled_dots(const struct job *job, struct scratch *s,
         const float *row = q->data + task->b * q->strides[0] +
                            task->h * q->strides[1] +
                            (task->q + r) * q->strides[2];
-        for (int64_t d = 0; d < job->dim_qk; d++)
-            s->q[r * job->dim_qk + d] = row[d];
+        to_doubles(s->q + r * job->dim_qk, row, job->dim_qk);
     }
     for (int64_t kv = 0; kv < job->kv_len; kv += REF_LANES) {
         int64_t count = at_most_block(job->kv_len - kv);
@@ -204,15 +222,12 @@ static void weighted_values(const struct job *job, struct scratch *s,
         if (!fetch_block(job, s, task, &job->call->v, dim, kv, count))
             continue;
         for (int r = 0; r < task->rows; r++) {
-            double *restrict o = s->o + r * dim;
+            double *o = s->o + r * dim;
             int64_t at = r * job->kv_len + kv;
             for (int64_t l = 0; l < count && row_has_weights(s->kind[r]); l++) {
                 if (!s->kept[at + l])
                     continue;
-                const double *v = s->block + l * dim;
-                double weight = s->scores[at + l];
-                for (int64_t d = 0; d < dim; d++)
-                    o[d] += weight * v[d];
+                add_scaled(o, s->scores[at + l], s->block + l * dim, dim);
             }
         }
     }
