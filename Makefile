@@ -43,15 +43,28 @@ TOOL_OBJS := $(TOOL_SRCS:%.c=$(BUILD)/obj/%.o)
 # who runs attnc or links libattn needs them installed.
 MLIR_LIBS = -Wl,--start-group $(LLVM)/lib/libMLIR*.a $(LLVM)/lib/libLLVM*.a -Wl,--end-group \
 	-l:libzstd.a -l:libz.a
-LINK := $(CXX) $(SAN) -static-libstdc++ -static-libgcc -pthread -Wl,--gc-sections
+LINK := $(CXX) $(SAN) -static-libstdc++ -static-libgcc -pthread -Wl,--gc-sections -Wl,--build-id=sha1
 SYS_LIBS := -ldl -lm
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all deps demo test unit errors cli ir ptx docs e2e fuzz-replay fuzz-specs emulator-tests \
+.PHONY: all deps demo test parts unit errors cli ir ptx docs e2e fuzz-replay fuzz-specs gpu-tests \
 	san bless install clean objs
 
 all: $(BUILD)/attnc $(BUILD)/libattn.so $(BUILD)/libattn.a
+
+deps:
+	scripts/deps.sh
+
+# Each of these installs first what is missing, then builds (make reads the folders
+# anew, since the packages may be new).
+demo: deps
+	$(MAKE) $(BUILD)/attnc
+	scripts/demo.sh $(BUILD)
+test: deps
+	$(MAKE) parts
+	$(MAKE) san
+parts: all unit errors cli ir ptx docs e2e
 
 # ---- compile -------------------------------------------------------------
 $(BUILD)/obj/%.o: %.c | $(GEN_HDRS)
@@ -92,7 +105,7 @@ $(BUILD)/libattn.so: $(LIB_OBJS) runtime/libattn.map
 
 # One relocatable object with MLIR inside and only attn_* visible: a static
 # archive that needs no LLVM either.
-EXPORTS = $(shell grep -oE '\battn_[a-z_]+\(' include/attn.h | tr -d '(' | sort -u)
+EXPORTS = $(shell sed -n 's|.*\(attn_[a-z_]*\)\x28.*|\1|p' include/attn.h | sort -u)
 $(BUILD)/libattn.a: $(LIB_OBJS) include/attn.h
 	$(CXX) -r -nostdlib -Wl,--gc-sections $(EXPORTS:%=-Wl,-u,%) -Wl,-e,attn_version \
 		-o $(BUILD)/libattn.o $(LIB_OBJS) $(MLIR_LIBS)
@@ -121,8 +134,16 @@ $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_LIBS)
 unit: $(if $(T),$(BUILD)/tests/unit/test_$(T),$(UNIT_BINS))
 	@set -e; for t in $^; do echo "== $$t"; ATTN_BUILD=$(BUILD) $$t -j2 --short-filename; done
 
+# Texts and exit statuses of the command line, golden diagnostics, examples of the manuals.
 errors: $(BUILD)/attnc
 	tests/errors/run.sh $(BUILD)/attnc
+cli: $(BUILD)/attnc
+	tests/cli/run.sh $(BUILD)
+docs: $(BUILD)/attnc
+	tests/docs.sh $(BUILD)/attnc docs/language.md
+
+bless: $(BUILD)/attnc
+	tests/errors/run.sh --bless $(BUILD)/attnc
 
 # IR and PTX goldens: RUN and CHECK lines in the inputs.
 LIT = ATTN_BUILD=$(abspath $(BUILD)) $(LLVM)/bin/lit -j2 -q
@@ -152,11 +173,41 @@ SEED ?= 1
 fuzz-specs: $(BUILD)/tests/random/run
 	$(BUILD)/tests/random/run --count $(N) --seed $(SEED)
 
+# What goes to a machine with a GPU: everything self-contained (tests/gpu/run.sh).
+RUNTIME_TEST_SRCS := tests/gpu/runtime.c $(wildcard support/*.c) \
+	$(filter-out runtime/api_compile.c,$(wildcard runtime/*.c))
+$(BUILD)/tests/gpu/runtime: $(RUNTIME_TEST_SRCS)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(CFLAGS) $^ -o $@ -ldl -lm
+gpu-tests: $(BUILD)/attnc $(BUILD)/libattn.so $(BUILD)/tests/e2e/run $(BUILD)/tests/gpu/runtime
+
+# The fuzzers' corpora through the same entry points, under the sanitizers.
+FUZZ_CORPORA := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+$(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/replay.o $(LIB_OBJS)
+	@mkdir -p $(@D)
+	$(LINK) -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
+fuzz-replay: $(FUZZ_CORPORA:%=$(BUILD)/tests/fuzz/%)
+	set -e; for c in $(FUZZ_CORPORA); do \
+		find tests/fuzz/corpus/$$c -type f -print0 | xargs -0 $(BUILD)/tests/fuzz/$$c; done
+
 # A second build under AddressSanitizer and UBSan replays the fuzzers' corpora and
 # runs the unit tests.
 SAN_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
 san:
 	$(MAKE) BUILD=build-san SAN="$(SAN_FLAGS)" OPT="-O1 -g" unit fuzz-replay
+
+# ---- install ---------------------------------------------------------------
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/lib/pkgconfig \
+		$(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 755 $(BUILD)/attnc $(DESTDIR)$(PREFIX)/bin/attnc
+	install -m 755 $(BUILD)/libattn.so $(DESTDIR)$(PREFIX)/lib/libattn.so.0
+	ln -sf libattn.so.0 $(DESTDIR)$(PREFIX)/lib/libattn.so
+	install -m 644 $(BUILD)/libattn.a $(DESTDIR)$(PREFIX)/lib/libattn.a
+	install -m 644 include/attn.h $(DESTDIR)$(PREFIX)/include/attn.h
+	install -m 644 docs/attnc.1 $(DESTDIR)$(PREFIX)/share/man/man1/attnc.1
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' attn.pc.in \
+		>$(DESTDIR)$(PREFIX)/lib/pkgconfig/attn.pc
 
 clean:
 	rm -rf $(BUILD) build-san
