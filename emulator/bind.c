@@ -114,7 +114,7 @@ static void apply_suffix(struct emu_inst *inst, const char *text, bool *io_first
     char dotted[72];
     snprintf(dotted, sizeof dotted, ".%s", text);
     enum emu_type type = parse_type(dotted);
-    if (type != EMU_TYPE_NONE)
+    if (type != EMU_TYPE_NONE && !inst->type2) /* of mma: result and operands, once */
         *(inst->type ? &inst->type2 : &inst->type) = (uint8_t)type;
 }
 
