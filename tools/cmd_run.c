@@ -125,7 +125,9 @@ static void print_text(struct run *run, FILE *stream) {
     for (int size = 0; size < SIZE_COUNT; size++)
         fprintf(stream, ", %s %" PRId64, size_name_text((enum size_name)size),
                 s[size]);
-    fprintf(stream, "\n%.3f s", run->result.seconds);
+    double seconds = run->result.seconds;
+    fprintf(stream, seconds < 1 ? "\n%.3f ms" : "\n%.3f s",
+            seconds < 1 ? 1e3 * seconds : seconds);
     if (run->kept >= 0)
         fprintf(stream, ", %" PRId64 " of %.0f pairs attend (%.1f %%)",
                 run->kept, all_pairs(run),
