@@ -6,7 +6,7 @@
  * within max(1e-3, 4 * 2^-23 * |LSE|) rows  that attend to nothing are exactly
  * O = 0, LSE = -inf NaN   and infinities stand where the reference has them
  *
- * Rows whose scores exceed 4096 (REF_ROW_EXTREME) only have to be finite.
+ * Rows whose scores exceed 4096 (REF_ROW_EXTREME) only need a finite O.
  */
 #ifndef ATTN_REFERENCE_ACCURACY_H
 #define ATTN_REFERENCE_ACCURACY_H
