@@ -39,7 +39,7 @@ static const struct gen_node *literal(struct gen_scope *scope, enum value_type t
  * its first argument becomes a name. */
 static const struct gen_node *vary(struct gen_scope *scope, const struct gen_node *a,
                                    const struct gen_node *b, const struct gen_node *c) {
-    if (!a->constant || (b && !b->constant) || (c && !c->constant))
+    if (!a->constant || a->pinned || (b && !b->constant) || (c && !c->constant))
         return a;
     switch (a->type) {
     case TYPE_I32: return gen_leaf(scope, TYPE_I32, scope->ints[0]->form, 0);
