@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-struct access access_plain(struct emu_warp *warp, const struct emu_inst *inst) {
+struct access emu_access_plain(struct emu_warp *warp, const struct emu_inst *inst) {
     bool is_sync = (inst->mods & EMU_MOD_SYNC) != 0;
     return (struct access){.warp = warp, .inst = inst, .is_sync = is_sync,
                            .stamp = warp->clock.at[warp->index], .agent = warp->index};
 }
 
-enum emu_space access_resolve(uint64_t address, uint64_t *out_offset) {
+enum emu_space emu_access_resolve(uint64_t address, uint64_t *out_offset) {
     static const struct {
         uint64_t window;
         enum emu_space space;
@@ -29,7 +29,7 @@ static bool misaligned(struct access *a, int lane, uint64_t address, unsigned al
     if ((address & (align - 1)) == 0)
         return false;
     if (check_on(a->warp->cta, EMU_REPORT_MISALIGNED))
-        report_add(a->warp, a->inst, EMU_REPORT_MISALIGNED, 1u << lane, address,
+        emu_report_add(a->warp, a->inst, EMU_REPORT_MISALIGNED, 1u << lane, address,
                    "the address is not a multiple of %u", align);
     return true;
 }
@@ -37,13 +37,13 @@ static bool misaligned(struct access *a, int lane, uint64_t address, unsigned al
 static void report_global_bounds(struct access *a, int lane, uint64_t address, size_t size,
                                  bool write) {
     const struct emu_memory *memory = a->warp->cta->grid->memory;
-    const struct allocation *below = memory_find_below(memory, address);
+    const struct allocation *below = emu_memory_find_below(memory, address);
     const char *verb = write ? "writes" : "reads";
     if (!below)
-        report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
+        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
                    "%s %zu bytes of global memory below every allocation", verb, size);
     else
-        report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
+        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
                    "%s %zu bytes at offset %llu of '%s', which has %zu bytes", verb, size,
                    (unsigned long long)(address - below->address), below->name, below->size);
 }
@@ -60,16 +60,16 @@ static void check_global_initialised(struct access *a, int lane, const struct al
     while (i < size && (in->shadow[offset + i] & SHADOW_INITIALISED))
         i++;
     if (i < size && check_on(a->warp->cta, EMU_REPORT_UNINITIALISED_MEMORY))
-        report_add(a->warp, a->inst, EMU_REPORT_UNINITIALISED_MEMORY, 1u << lane,
+        emu_report_add(a->warp, a->inst, EMU_REPORT_UNINITIALISED_MEMORY, 1u << lane,
                    in->address + offset, "byte %zu of '%s' was never written", offset + i,
                    in->name);
 }
 
-uint8_t *access_global_range(struct access *a, int lane, uint64_t address, size_t size,
+uint8_t *emu_access_global_range(struct access *a, int lane, uint64_t address, size_t size,
                              bool write) {
     struct allocation *in = a->last;
     if (!in || address - in->address >= in->size)
-        in = memory_find(a->warp->cta->grid->memory, address);
+        in = emu_memory_find(a->warp->cta->grid->memory, address);
     if (!in || size > in->size - (address - in->address)) {
         report_global_bounds(a, lane, address, size, write);
         return NULL;
@@ -90,7 +90,7 @@ static bool access_local(struct access *a, int lane, uint64_t address, unsigned 
     struct emu_warp *warp = a->warp;
     uint32_t limit = warp->cta->grid->module->local_bytes;
     if (address > limit || size > limit - address) {
-        report_add(warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
+        emu_report_add(warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
                    "%s %u bytes of local memory, which has %u bytes", write ? "writes" : "reads",
                    size, limit);
         return false;
@@ -103,7 +103,7 @@ static bool access_local(struct access *a, int lane, uint64_t address, unsigned 
         return true;
     }
     if (memchr(shadow, 0, size) && check_on(warp->cta, EMU_REPORT_UNINITIALISED_MEMORY))
-        report_add(warp, a->inst, EMU_REPORT_UNINITIALISED_MEMORY, 1u << lane, address,
+        emu_report_add(warp, a->inst, EMU_REPORT_UNINITIALISED_MEMORY, 1u << lane, address,
                    "local memory that was never written");
     memcpy(bytes, at, size);
     return true;
@@ -113,7 +113,7 @@ static bool load_param(struct access *a, int lane, uint64_t address, unsigned si
                        void *out_bytes) {
     const struct emu_grid *grid = a->warp->cta->grid;
     if (address > grid->launch->param_bytes || size > grid->launch->param_bytes - address) {
-        report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
+        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
                    "reads %u bytes of the parameters, which have %zu bytes", size,
                    grid->launch->param_bytes);
         return false;
@@ -124,20 +124,20 @@ static bool load_param(struct access *a, int lane, uint64_t address, unsigned si
 
 /* ---- lanes ---------------------------------------------------------------------- */
 
-bool access_load(struct access *a, enum emu_space space, int lane, uint64_t address,
+bool emu_access_load(struct access *a, enum emu_space space, int lane, uint64_t address,
                  unsigned size, void *out_bytes) {
     const uint8_t *at = NULL;
     memset(out_bytes, 0, size);
     if (space == EMU_SPACE_GENERIC)
-        space = access_resolve(address, &address);
+        space = emu_access_resolve(address, &address);
     if (misaligned(a, lane, address, size))
         return false;
     switch (space) {
     case EMU_SPACE_GENERIC:
     case EMU_SPACE_GLOBAL:
-    case EMU_SPACE_CONST: at = access_global_range(a, lane, address, size, false); break;
+    case EMU_SPACE_CONST: at = emu_access_global_range(a, lane, address, size, false); break;
     case EMU_SPACE_SHARED:
-        at = access_shared_range(a, lane, (uint32_t)address, size, 1, false);
+        at = emu_access_shared_range(a, lane, (uint32_t)address, size, 1, false);
         break;
     case EMU_SPACE_LOCAL: return access_local(a, lane, address, size, out_bytes, false);
     case EMU_SPACE_PARAM: return load_param(a, lane, address, size, out_bytes);
@@ -147,23 +147,23 @@ bool access_load(struct access *a, enum emu_space space, int lane, uint64_t addr
     return at != NULL;
 }
 
-bool access_store(struct access *a, enum emu_space space, int lane, uint64_t address,
+bool emu_access_store(struct access *a, enum emu_space space, int lane, uint64_t address,
                   unsigned size, const void *bytes) {
     uint8_t *at = NULL;
     if (space == EMU_SPACE_GENERIC)
-        space = access_resolve(address, &address);
+        space = emu_access_resolve(address, &address);
     if (misaligned(a, lane, address, size))
         return false;
     if (space == EMU_SPACE_SHARED) {
-        at = access_shared_range(a, lane, (uint32_t)address, size, 1, true);
+        at = emu_access_shared_range(a, lane, (uint32_t)address, size, 1, true);
     } else if (space == EMU_SPACE_LOCAL) {
         uint8_t copy[32];
         memcpy(copy, bytes, size);
         return access_local(a, lane, address, size, copy, true);
     } else if (space == EMU_SPACE_GLOBAL) {
-        at = access_global_range(a, lane, address, size, true);
+        at = emu_access_global_range(a, lane, address, size, true);
     } else {
-        report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
+        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
                    "writes to memory that is read only");
     }
     if (at)
@@ -173,7 +173,7 @@ bool access_store(struct access *a, enum emu_space space, int lane, uint64_t add
 
 /* ---- counters --------------------------------------------------------------------- */
 
-void count_global(struct emu_cta *cta, const uint64_t *addresses, uint32_t lanes, unsigned size,
+void emu_count_global(struct emu_cta *cta, const uint64_t *addresses, uint32_t lanes, unsigned size,
                   bool write) {
     uint64_t seen[2 * EMU_LANES];
     unsigned count = 0;
@@ -197,7 +197,7 @@ void count_global(struct emu_cta *cta, const uint64_t *addresses, uint32_t lanes
 
 /* Lanes go in groups that together move 128 bytes at most; a group takes as many
  * passes as its busiest bank has different words. */
-void count_shared(struct emu_cta *cta, const uint32_t *addresses, uint32_t lanes, unsigned size,
+void emu_count_shared(struct emu_cta *cta, const uint32_t *addresses, uint32_t lanes, unsigned size,
                   bool write) {
     struct emu_counters *counters = &cta->counters;
     if (!cta->grid->options->count)

@@ -21,7 +21,7 @@ static bool valid_size(struct emu_warp *warp, const struct emu_inst *inst, uint3
     int64_t size = inst->imm[0];
     if (size == 4 || size == 8 || size == 16)
         return true;
-    report_add(warp, inst, EMU_REPORT_INVALID, active, 0, "a copy of %lld bytes",
+    emu_report_add(warp, inst, EMU_REPORT_INVALID, active, 0, "a copy of %lld bytes",
                (long long)size);
     return false;
 }
@@ -30,7 +30,7 @@ EXEC(cp_async) {
     if (!valid_size(warp, inst, active))
         return EMU_STEP_NEXT;
     struct async_copy copy = {.inst = inst, .size = (uint8_t)inst->imm[0]};
-    struct access access = access_plain(warp, inst);
+    struct access access = emu_access_plain(warp, inst);
     access.stamp = EMU_CLOCK_IN_FLIGHT;
     for (int l = 0; l < EMU_LANES; l++) {
         if (!(active >> l & 1))
@@ -40,28 +40,28 @@ EXEC(cp_async) {
         copy.bytes[l] = (uint8_t)source_bytes(warp, inst, l);
         copy.groups[l] = warp->copy_group[l];
         if ((copy.global[l] & (copy.size - 1u)) && check_on(warp->cta, EMU_REPORT_MISALIGNED))
-            report_add(warp, inst, EMU_REPORT_MISALIGNED, 1u << l, copy.global[l],
+            emu_report_add(warp, inst, EMU_REPORT_MISALIGNED, 1u << l, copy.global[l],
                        "the global address is not a multiple of %d", copy.size);
-        if (access_shared_range(&access, l, copy.shared[l], copy.size, copy.size, true))
+        if (emu_access_shared_range(&access, l, copy.shared[l], copy.size, copy.size, true))
             copy.lanes |= 1u << l;
     }
-    count_global(warp->cta, copy.global, copy.lanes, copy.size, false);
-    count_shared(warp->cta, copy.shared, copy.lanes, copy.size, true);
+    emu_count_global(warp->cta, copy.global, copy.lanes, copy.size, false);
+    emu_count_shared(warp->cta, copy.shared, copy.lanes, copy.size, true);
     warp->cta->counters.async_copy_bytes += (uint64_t)__builtin_popcount(copy.lanes) * copy.size;
     vec_push(warp->cta->arena, &warp->copies, copy);
     return EMU_STEP_NEXT;
 }
 
 static void complete_lane(struct emu_warp *warp, struct async_copy *copy, int l) {
-    struct access access = access_plain(warp, copy->inst);
+    struct access access = emu_access_plain(warp, copy->inst);
     uint8_t *to = warp->cta->shared + copy->shared[l];
     const uint8_t *from = NULL;
     if (copy->bytes[l])
-        from = access_global_range(&access, l, copy->global[l], copy->bytes[l], false);
+        from = emu_access_global_range(&access, l, copy->global[l], copy->bytes[l], false);
     memset(to, 0, copy->size);
     if (from)
         memcpy(to, from, copy->bytes[l]);
-    access_shared_landed(warp->cta, copy->shared[l], copy->size, warp->index,
+    emu_access_shared_landed(warp->cta, copy->shared[l], copy->size, warp->index,
                          warp->clock.at[warp->index]);
     copy->lanes &= ~(1u << l);
 }
@@ -70,7 +70,7 @@ static void complete_lane(struct emu_warp *warp, struct async_copy *copy, int l)
  * pending < 0: all of them. */
 static void complete_copies(struct emu_warp *warp, uint32_t lanes, int64_t pending) {
     size_t count = warp->copies.count, kept = 0;
-    bool backward = cta_random(warp->cta) & 1;
+    bool backward = emu_cta_random(warp->cta) & 1;
     for (size_t k = 0; k < count; k++) {
         struct async_copy *copy = &warp->copies.data[backward ? count - 1 - k : k];
         for (uint32_t left = copy->lanes & lanes; left; left &= left - 1) {
@@ -103,9 +103,9 @@ static void complete_arrive(struct emu_cta *cta, struct pending_copy *pending) {
     struct emu_warp *warp = &cta->warps[pending->warp];
     uint32_t lanes = pending->bytes;
     complete_copies(warp, lanes, -1);
-    struct mbarrier *barrier = mbarrier_find(cta, pending->mbarrier);
+    struct mbarrier *barrier = emu_mbarrier_find(cta, pending->mbarrier);
     if (barrier)
-        mbarrier_arrive(warp, pending->inst, barrier, lanes,
+        emu_mbarrier_arrive(warp, pending->inst, barrier, lanes,
                         (uint32_t)__builtin_popcount(lanes));
 }
 
@@ -114,7 +114,7 @@ static void complete_arrive(struct emu_cta *cta, struct pending_copy *pending) {
 static enum emu_step defer_arrive(struct emu_warp *warp, const struct emu_inst *inst,
                                   uint32_t active, bool increment) {
     uint32_t address = src32(warp, inst, 0)->u[__builtin_ctz(active)] + (uint32_t)inst->disp[0];
-    struct mbarrier *barrier = mbarrier_get(warp, inst, active, address);
+    struct mbarrier *barrier = emu_mbarrier_get(warp, inst, active, address);
     if (!barrier)
         return EMU_STEP_NEXT;
     barrier->pending += increment ? (uint32_t)__builtin_popcount(active) : 0;
@@ -127,10 +127,10 @@ static enum emu_step defer_arrive(struct emu_warp *warp, const struct emu_inst *
 EXEC(cp_async_arrive) { return defer_arrive(warp, inst, active, true); }
 EXEC(cp_async_arrive_noinc) { return defer_arrive(warp, inst, active, false); }
 
-void warp_check_end(struct emu_warp *warp) {
+void emu_warp_check_end(struct emu_warp *warp) {
     complete_copies(warp, ALL_LANES, -1);
-    bulk_finish(warp);
+    emu_bulk_finish(warp);
     if (warp->wgmma.count && check_on(warp->cta, EMU_REPORT_ASYNC_IN_FLIGHT))
-        report_add(warp, warp->wgmma.data[0].inst, EMU_REPORT_ASYNC_IN_FLIGHT, 0, 0,
+        emu_report_add(warp, warp->wgmma.data[0].inst, EMU_REPORT_ASYNC_IN_FLIGHT, 0, 0,
                    "the warp ends without having waited for it");
 }

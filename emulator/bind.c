@@ -113,7 +113,7 @@ static void apply_suffix(struct emu_inst *inst, const char *text, bool *io_first
         inst->shape_n = (uint16_t)n;
     char dotted[72];
     snprintf(dotted, sizeof dotted, ".%s", text);
-    enum emu_type type = parse_type(dotted);
+    enum emu_type type = emu_parse_type(dotted);
     if (type != EMU_TYPE_NONE && !inst->type2) /* of mma: result and operands, once */
         *(inst->type ? &inst->type2 : &inst->type) = (uint8_t)type;
 }
@@ -226,7 +226,7 @@ static const char *float_bits(const struct raw_operand *raw, enum emu_type type,
     return NULL;
 }
 
-const char *bind_value(struct parser *parser, const struct raw_operand *raw,
+const char *emu_bind_value(struct parser *parser, const struct raw_operand *raw,
                        enum emu_type type, struct emu_value *out_value) {
     struct emu_module *module = parser->module;
     unsigned bytes = emu_type_bytes(type);
@@ -259,14 +259,14 @@ const char *bind_value(struct parser *parser, const struct raw_operand *raw,
     } else if (raw->kind == RAW_NAME && raw->symbol && raw->symbol->kind == SYMBOL_VARIABLE) {
         if (raw->symbol->is_dynamic) {
             *out_value = (struct emu_value){
-                parse_shared_constant(parser, (uint64_t)raw->value, width), -1, width, false};
+                emu_parse_shared_constant(parser, (uint64_t)raw->value, width), -1, width, false};
             return NULL;
         }
         bits = symbol_address(raw->symbol) + (uint64_t)raw->value;
     } else {
         return "no register or constant";
     }
-    *out_value = (struct emu_value){parse_constant(parser, bits, width), -1, width, false};
+    *out_value = (struct emu_value){emu_parse_constant(parser, bits, width), -1, width, false};
     return NULL;
 }
 
@@ -292,7 +292,7 @@ static bool bind_one(struct parser *parser, struct binding *b, const struct raw_
     } else if (is_dst && raw->kind != RAW_REGISTER) {
         return mismatch(b, index, "no register to write to");
     } else {
-        const char *why = bind_value(parser, raw, type, &value);
+        const char *why = emu_bind_value(parser, raw, type, &value);
         if (why)
             return mismatch(b, index, why);
     }
@@ -344,7 +344,7 @@ static bool bind_label(struct parser *parser, struct emu_inst *inst, struct bind
                        const struct raw_operand *raw, int index) {
     if (raw->kind != RAW_NAME || raw->value != 0)
         return mismatch(b, index, "no label");
-    inst->target = parse_label(parser, raw->name);
+    inst->target = emu_parse_label(parser, raw->name);
     inst->reconverge = -2; /* resolve at the end of the function */
     return true;
 }
@@ -464,7 +464,7 @@ static bool bind_operands(struct parser *parser, const struct form *form, struct
     b->dst_count = b->src_count = b->disp_count = 0;
     inst->imm_count = 0;
     if (form->operands[0] == 'C')
-        return bind_call(parser, inst, operands, count, b->why, sizeof b->why);
+        return emu_bind_call(parser, inst, operands, count, b->why, sizeof b->why);
     if (inst->exec == exec_mov_pack || inst->exec == exec_mov_unpack)
         return bind_pack(parser, inst, b, operands, count);
     bool optional = false;
@@ -509,12 +509,12 @@ _Noreturn static void fail_without_form(struct parser *parser, const char *opcod
                                         size_t best) {
     size_t mnemonic = strcspn(opcode, ".");
     if (best < mnemonic)
-        parse_fail(parser, "unsupported instruction '%s'", opcode);
-    parse_fail(parser, "unsupported form of '%.*s': '%s' is understood up to '%.*s'",
+        emu_parse_fail(parser, "unsupported instruction '%s'", opcode);
+    emu_parse_fail(parser, "unsupported form of '%.*s': '%s' is understood up to '%.*s'",
                (int)mnemonic, opcode, opcode, (int)best, opcode);
 }
 
-void bind_instruction(struct parser *parser, struct emu_inst *inst, const char *opcode,
+void emu_bind_instruction(struct parser *parser, struct emu_inst *inst, const char *opcode,
                       const struct raw_operand *operands, int count) {
     struct binding binding;
     size_t best = 0;
@@ -539,6 +539,6 @@ void bind_instruction(struct parser *parser, struct emu_inst *inst, const char *
         return;
     }
     if (binding.why[0])
-        parse_fail(parser, "%s", binding.why);
+        emu_parse_fail(parser, "%s", binding.why);
     fail_without_form(parser, opcode, best);
 }

@@ -31,7 +31,7 @@ static bool bind_argument(struct parser *parser, const struct raw_operand *raw,
         return false;
     }
     const char *reason = is_result && raw->kind != RAW_REGISTER
-                             ? "no register" : bind_value(parser, raw, type, &out->value);
+                             ? "no register" : emu_bind_value(parser, raw, type, &out->value);
     if (reason)
         snprintf(why, why_size, "argument for '%s' is %s", formal->name, reason);
     return reason == NULL;
@@ -55,7 +55,7 @@ static bool bind_list(struct parser *parser, struct emu_inst *inst,
     return true;
 }
 
-bool bind_call(struct parser *parser, struct emu_inst *inst, const struct raw_operand *operands,
+bool emu_bind_call(struct parser *parser, struct emu_inst *inst, const struct raw_operand *operands,
                int count, char *why, size_t why_size) {
     const struct raw_operand *results = NULL, *params = NULL;
     int next = 0;

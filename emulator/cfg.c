@@ -166,7 +166,7 @@ static void set_reconvergence(struct graph *g) {
     }
 }
 
-void cfg_analyse(struct emu_module *module, struct emu_function *function) {
+void emu_cfg_analyse(struct emu_module *module, struct emu_function *function) {
     struct graph g = {.module = module, .function = function, .arena = arena_create()};
     find_blocks(&g);
     find_edges(&g);

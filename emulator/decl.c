@@ -24,34 +24,34 @@ struct declarator {
 static struct declarator parse_declarator(struct parser *parser) {
     struct declarator d = {.vector = 1, .elements = 1};
     while (parser->token.kind == TOKEN_WORD && parser->token.text[0] == '.') {
-        const char *word = parse_name(parser);
+        const char *word = emu_parse_name(parser);
         if (strcmp(word, ".align") == 0) {
-            d.align = (uint32_t)parse_integer(parser, 1, 4096);
+            d.align = (uint32_t)emu_parse_integer(parser, 1, 4096);
             if (d.align & (d.align - 1))
-                parse_fail(parser, "alignment %u is no power of two", d.align);
+                emu_parse_fail(parser, "alignment %u is no power of two", d.align);
         } else if (strcmp(word, ".v2") == 0 || strcmp(word, ".v4") == 0) {
             d.vector = (uint32_t)(word[2] - '0');
-        } else if (parse_type(word) != EMU_TYPE_NONE) {
-            d.type = parse_type(word);
+        } else if (emu_parse_type(word) != EMU_TYPE_NONE) {
+            d.type = emu_parse_type(word);
         } else if (strcmp(word, ".ptr") != 0 && strcmp(word, ".global") != 0 &&
                    strcmp(word, ".shared") != 0 && strcmp(word, ".const") != 0 &&
                    strcmp(word, ".local") != 0) {
-            parse_fail(parser, "unsupported '%s' in a declaration", word);
+            emu_parse_fail(parser, "unsupported '%s' in a declaration", word);
         }
     }
     if (d.type == EMU_TYPE_NONE)
-        parse_fail(parser, "a declaration without a type");
-    d.name = parse_name(parser);
-    while (parse_accept(parser, '[')) {
+        emu_parse_fail(parser, "a declaration without a type");
+    d.name = emu_parse_name(parser);
+    while (emu_parse_accept(parser, '[')) {
         d.is_array = true;
-        if (parse_accept(parser, ']')) {
+        if (emu_parse_accept(parser, ']')) {
             d.elements = 0;
             continue;
         }
-        d.elements *= (uint64_t)parse_integer(parser, 0, MAX_VARIABLE_BYTES);
-        parse_expect(parser, ']');
+        d.elements *= (uint64_t)emu_parse_integer(parser, 0, MAX_VARIABLE_BYTES);
+        emu_parse_expect(parser, ']');
         if (d.elements > MAX_VARIABLE_BYTES)
-            parse_fail(parser, "'%s' is larger than %d bytes", d.name, MAX_VARIABLE_BYTES);
+            emu_parse_fail(parser, "'%s' is larger than %d bytes", d.name, MAX_VARIABLE_BYTES);
     }
     return d;
 }
@@ -68,7 +68,7 @@ static uint32_t round_up(uint32_t value, uint32_t align) {
 static uint32_t variable_size(struct parser *parser, const struct declarator *d) {
     uint64_t size = d->elements * element_bytes(d);
     if (size > MAX_VARIABLE_BYTES)
-        parse_fail(parser, "'%s' is larger than %d bytes", d->name, MAX_VARIABLE_BYTES);
+        emu_parse_fail(parser, "'%s' is larger than %d bytes", d->name, MAX_VARIABLE_BYTES);
     return (uint32_t)size;
 }
 
@@ -79,7 +79,7 @@ static uint32_t variable_align(const struct declarator *d) {
 /* One initial value as bytes at `at`. */
 static void parse_initial_value(struct parser *parser, const struct declarator *d, uint8_t *at) {
     uint32_t bytes = emu_type_bytes(d->type);
-    bool negative = parse_accept(parser, '-');
+    bool negative = emu_parse_accept(parser, '-');
     uint64_t value = parser->token.value;
     if (parser->token.kind == TOKEN_FLOAT64 && bytes == 4) {
         double wide;
@@ -91,11 +91,11 @@ static void parse_initial_value(struct parser *parser, const struct declarator *
     } else if (parser->token.kind == TOKEN_INTEGER) {
         value = negative ? 0 - value : value;
     } else if (parser->token.kind != TOKEN_FLOAT32 && parser->token.kind != TOKEN_FLOAT64) {
-        parse_fail(parser, "only numbers are supported as initial values of '%s'", d->name);
+        emu_parse_fail(parser, "only numbers are supported as initial values of '%s'", d->name);
     } else if (negative) {
         value ^= 1ull << (bytes * 8 - 1);
     }
-    parse_advance(parser);
+    emu_parse_advance(parser);
     memcpy(at, &value, bytes < 8 ? bytes : 8);
 }
 
@@ -103,28 +103,28 @@ static void parse_initialiser(struct parser *parser, const struct declarator *d,
                               uint32_t size) {
     uint32_t step = emu_type_bytes(d->type), at = 0, depth = 0;
     do {
-        while (parse_accept(parser, '{'))
+        while (emu_parse_accept(parser, '{'))
             depth++;
         if (at + step > size)
-            parse_fail(parser, "too many initial values for '%s'", d->name);
+            emu_parse_fail(parser, "too many initial values for '%s'", d->name);
         parse_initial_value(parser, d, bytes + at);
         at += step;
-        while (depth > 0 && parse_accept(parser, '}'))
+        while (depth > 0 && emu_parse_accept(parser, '}'))
             depth--;
-    } while (depth > 0 && parse_accept(parser, ','));
+    } while (depth > 0 && emu_parse_accept(parser, ','));
     if (depth > 0)
-        parse_fail(parser, "expected '}' behind the initial values of '%s'", d->name);
+        emu_parse_fail(parser, "expected '}' behind the initial values of '%s'", d->name);
 }
 
 static void place_global(struct parser *parser, const struct declarator *d,
                          struct symbol *symbol, uint32_t size, bool is_extern) {
     if (is_extern)
-        parse_fail(parser, "extern variable '%s' is not supported", d->name);
+        emu_parse_fail(parser, "extern variable '%s' is not supported", d->name);
     symbol->address = emu_memory_allocate(parser->module->memory, size, d->name);
     if (!symbol->address)
-        parse_fail(parser, "no memory for '%s'", d->name);
+        emu_parse_fail(parser, "no memory for '%s'", d->name);
     uint8_t *bytes = arena_alloc(parser->arena, size);
-    bool initialised = parse_accept(parser, '=');
+    bool initialised = emu_parse_accept(parser, '=');
     if (initialised)
         parse_initialiser(parser, d, bytes, size);
     /* Module-scope variables without a value are zero. */
@@ -157,11 +157,11 @@ static void place_variable(struct parser *parser, const struct declarator *d,
         module->local_bytes += size;
     }
     if (parser->static_shared > MAX_VARIABLE_BYTES || module->local_bytes > 1 << 20)
-        parse_fail(parser, "'%s' does not fit: %u bytes of static shared memory, %u bytes of "
+        emu_parse_fail(parser, "'%s' does not fit: %u bytes of static shared memory, %u bytes of "
                    "local memory in all", d->name, parser->static_shared, module->local_bytes);
 }
 
-bool parse_variable(struct parser *parser, bool is_extern) {
+bool emu_parse_variable(struct parser *parser, bool is_extern) {
     static const struct {
         const char *word;
         enum emu_space space;
@@ -169,37 +169,37 @@ bool parse_variable(struct parser *parser, bool is_extern) {
                   {".shared", EMU_SPACE_SHARED}, {".local", EMU_SPACE_LOCAL},
                   {".param", EMU_SPACE_PARAM}};
     size_t i = 0;
-    while (i < 5 && !parse_is_word(parser, spaces[i].word))
+    while (i < 5 && !emu_parse_is_word(parser, spaces[i].word))
         i++;
     if (i == 5)
         return false;
-    parse_advance(parser);
+    emu_parse_advance(parser);
     struct declarator d = parse_declarator(parser);
-    struct symbol *symbol = parse_declare(parser, d.name, SYMBOL_VARIABLE);
+    struct symbol *symbol = emu_parse_declare(parser, d.name, SYMBOL_VARIABLE);
     symbol->space = spaces[i].space;
     place_variable(parser, &d, symbol, is_extern);
-    parse_expect(parser, ';');
+    emu_parse_expect(parser, ';');
     return true;
 }
 
 static void parse_param(struct parser *parser, struct emu_param *param, uint32_t *offset) {
-    if (parse_accept_word(parser, ".reg")) {
-        const char *type_name = parse_name(parser);
-        enum emu_type type = parse_type(type_name);
+    if (emu_parse_accept_word(parser, ".reg")) {
+        const char *type_name = emu_parse_name(parser);
+        enum emu_type type = emu_parse_type(type_name);
         if (type == EMU_TYPE_NONE)
-            parse_fail(parser, "'%s' is no register type", type_name);
-        param->name = parse_name(parser);
-        int32_t reg = parse_add_register(parser, param->name, type);
-        parse_declare(parser, param->name, SYMBOL_REGISTER)->index = reg;
-        bind_value(parser, &(struct raw_operand){.kind = RAW_REGISTER,
-                                                 .symbol = parse_lookup(parser, param->name)},
+            emu_parse_fail(parser, "'%s' is no register type", type_name);
+        param->name = emu_parse_name(parser);
+        int32_t reg = emu_parse_add_register(parser, param->name, type);
+        emu_parse_declare(parser, param->name, SYMBOL_REGISTER)->index = reg;
+        emu_bind_value(parser, &(struct raw_operand){.kind = RAW_REGISTER,
+                                                 .symbol = emu_parse_lookup(parser, param->name)},
                    type, &param->reg);
         return;
     }
-    if (!parse_accept_word(parser, ".param"))
-        parse_fail(parser, "expected .param or .reg");
+    if (!emu_parse_accept_word(parser, ".param"))
+        emu_parse_fail(parser, "expected .param or .reg");
     struct declarator d = parse_declarator(parser);
-    struct symbol *symbol = parse_declare(parser, d.name, SYMBOL_VARIABLE);
+    struct symbol *symbol = emu_parse_declare(parser, d.name, SYMBOL_VARIABLE);
     symbol->space = EMU_SPACE_PARAM;
     param->name = d.name;
     if (parser->entry_params) {
@@ -209,7 +209,7 @@ static void parse_param(struct parser *parser, struct emu_param *param, uint32_t
         symbol->address = *offset;
         *offset += symbol->size;
         if (*offset > 32764)
-            parse_fail(parser, "more than 32764 bytes of parameters");
+            emu_parse_fail(parser, "more than 32764 bytes of parameters");
     } else {
         place_variable(parser, &d, symbol, false);
     }
@@ -218,12 +218,12 @@ static void parse_param(struct parser *parser, struct emu_param *param, uint32_t
     param->align = symbol->align;
 }
 
-void parse_params(struct parser *parser, struct param_list *out_params) {
+void emu_parse_params(struct parser *parser, struct param_list *out_params) {
     uint32_t offset = 0;
-    parse_expect(parser, '(');
-    while (!parse_accept(parser, ')')) {
-        if (out_params->count && !parse_accept(parser, ','))
-            parse_fail(parser, "expected ',' or ')' between parameters");
+    emu_parse_expect(parser, '(');
+    while (!emu_parse_accept(parser, ')')) {
+        if (out_params->count && !emu_parse_accept(parser, ','))
+            emu_parse_fail(parser, "expected ',' or ')' between parameters");
         struct emu_param param = {.reg.reg = -1};
         parse_param(parser, &param, &offset);
         vec_push(parser->arena, out_params, param);

@@ -106,7 +106,7 @@ static inline void set_lane(struct emu_warp *warp, struct emu_value value, int l
 
 /* What a register at least as wide as `type` holds of a value of that type:
  * sign-extended for signed types, else zero-extended. */
-uint64_t extend_to_register(struct emu_warp *warp, enum emu_type type, struct emu_value value,
+uint64_t emu_extend_to_register(struct emu_warp *warp, enum emu_type type, struct emu_value value,
                             uint64_t bits);
 
 /* Reports a warp-wide instruction that not all 32 lanes execute. */
@@ -115,7 +115,7 @@ static inline bool check_converged(struct emu_warp *warp, const struct emu_inst 
     if (active == ALL_LANES)
         return true;
     if (check_on(warp->cta, EMU_REPORT_CONVERGENCE))
-        report_add(warp, inst, EMU_REPORT_CONVERGENCE, active, 0,
+        emu_report_add(warp, inst, EMU_REPORT_CONVERGENCE, active, 0,
                    "only lanes 0x%08x execute it; all 32 must", active);
     return false;
 }

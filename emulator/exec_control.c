@@ -13,9 +13,9 @@ EXEC(bra) {
         return EMU_STEP_JUMP;
     }
     if (inst->mods & EMU_MOD_UNI && check_on(warp->cta, EMU_REPORT_CONVERGENCE))
-        report_add(warp, inst, EMU_REPORT_CONVERGENCE, active, 0,
+        emu_report_add(warp, inst, EMU_REPORT_CONVERGENCE, active, 0,
                    "bra.uni diverges: lanes 0x%08x of 0x%08x take it", active, lanes);
-    warp_diverge(warp, active, inst->target, inst->reconverge);
+    emu_warp_diverge(warp, active, inst->target, inst->reconverge);
     return EMU_STEP_JUMP;
 }
 
@@ -27,7 +27,7 @@ EXEC(brx_idx) {
     for (int l = 0; l < EMU_LANES; l++)
         same |= (uint32_t)((active >> l & 1) && index->u[l] == first) << l;
     if (first >= (uint32_t)inst->target_count) {
-        report_add(warp, inst, EMU_REPORT_INVALID, same, 0, "index %u, the list has %d targets",
+        emu_report_add(warp, inst, EMU_REPORT_INVALID, same, 0, "index %u, the list has %d targets",
                    first, inst->target_count);
         warp->cta->failed = true;
         return EMU_STEP_BLOCK;
@@ -38,14 +38,14 @@ EXEC(brx_idx) {
     }
     /* The others execute the same instruction again: diverge to it. */
     warp_split(warp)->pc--;
-    warp_diverge(warp, same, inst->targets[first], inst->reconverge);
+    emu_warp_diverge(warp, same, inst->targets[first], inst->reconverge);
     return EMU_STEP_JUMP;
 }
 
 EXEC(exit) {
     (void)inst;
     warp_split(warp)->pc++;
-    warp_exit_lanes(warp, active);
+    emu_warp_exit_lanes(warp, active);
     return EMU_STEP_JUMP;
 }
 
@@ -61,7 +61,7 @@ EXEC(ret) {
 }
 
 EXEC(trap) {
-    report_add(warp, inst, EMU_REPORT_TRAP, active, 0, "executed");
+    emu_report_add(warp, inst, EMU_REPORT_TRAP, active, 0, "executed");
     warp->cta->failed = true;
     return EMU_STEP_BLOCK;
 }
@@ -120,7 +120,7 @@ EXEC(call) {
     for (int i = inst->result_count; i < inst->arg_count; i++)
         copy_argument(warp, &inst->formals[i], &inst->args[i], active);
     s->woken = true;
-    warp_call(warp, active, callee->first, callee->end - 1);
+    emu_warp_call(warp, active, callee->first, callee->end - 1);
     return EMU_STEP_JUMP;
 }
 
@@ -147,7 +147,7 @@ static void barrier_complete(struct emu_cta *cta, uint32_t id) {
     *b = (struct named_barrier){0};
 }
 
-void barrier_warp_exits(struct emu_cta *cta) {
+void emu_barrier_warp_exits(struct emu_cta *cta) {
     for (uint32_t id = 0; id < EMU_NAMED_BARRIERS; id++) {
         struct named_barrier *b = &cta->barriers[id];
         if (b->whole && b->arrived && b->arrived >= 32u * (uint32_t)cta->alive_warps)
@@ -165,7 +165,7 @@ static bool barrier_open(struct emu_warp *warp, const struct emu_inst *inst, uin
     uint32_t count = whole ? 32u * (uint32_t)cta->alive_warps
                            : src32(warp, inst, count_operand)->u[lane];
     if (id >= EMU_NAMED_BARRIERS || count == 0 || count % 32) {
-        report_add(warp, inst, EMU_REPORT_BARRIER, active, 0,
+        emu_report_add(warp, inst, EMU_REPORT_BARRIER, active, 0,
                    "barrier %u with %u threads; barriers are 0 to 15, counts multiples of 32",
                    id, count);
         cta->failed = true;
@@ -174,7 +174,7 @@ static bool barrier_open(struct emu_warp *warp, const struct emu_inst *inst, uin
     struct named_barrier *b = &cta->barriers[id];
     if (b->expected && (b->whole != whole || (!whole && b->expected != count)) &&
         check_on(cta, EMU_REPORT_BARRIER))
-        report_add(warp, inst, EMU_REPORT_BARRIER, active, 0,
+        emu_report_add(warp, inst, EMU_REPORT_BARRIER, active, 0,
                    "barrier %u expects %u threads, others came for %u", id, count, b->expected);
     b->expected = count;
     b->whole = whole;
@@ -189,7 +189,7 @@ static bool barrier_arrive(struct emu_warp *warp, const struct emu_inst *inst, u
     struct named_barrier *b = &cta->barriers[id];
     bool converged = active == warp->alive;
     if (!converged && inst->mods & EMU_MOD_ALIGNED && check_on(cta, EMU_REPORT_CONVERGENCE))
-        report_add(warp, inst, EMU_REPORT_CONVERGENCE, active, 0,
+        emu_report_add(warp, inst, EMU_REPORT_CONVERGENCE, active, 0,
                    "only lanes 0x%08x of 0x%08x are here", active, warp->alive);
     b->arrived += converged || inst->mods & EMU_MOD_ALIGNED
                       ? 32 : (uint32_t)__builtin_popcount(active);
@@ -198,7 +198,7 @@ static bool barrier_arrive(struct emu_warp *warp, const struct emu_inst *inst, u
     cta->counters.barriers++;
     uint32_t expected = b->whole ? 32u * (uint32_t)cta->alive_warps : b->expected;
     if (b->arrived > expected && check_on(cta, EMU_REPORT_BARRIER))
-        report_add(warp, inst, EMU_REPORT_BARRIER, active, 0,
+        emu_report_add(warp, inst, EMU_REPORT_BARRIER, active, 0,
                    "%u threads arrive at barrier %u, which expects %u", b->arrived, id, expected);
     return b->arrived >= expected;
 }
@@ -262,7 +262,7 @@ EXEC(bar_red) {
 EXEC(setmaxnreg) {
     int64_t count = inst->imm[0];
     if ((count < 24 || count > 256 || count % 8) && check_on(warp->cta, EMU_REPORT_INVALID))
-        report_add(warp, inst, EMU_REPORT_INVALID, active, 0,
+        emu_report_add(warp, inst, EMU_REPORT_INVALID, active, 0,
                    "%lld registers; a multiple of 8 in [24, 256] is expected", (long long)count);
     warp->reg_budget = (int32_t)count;
     return EMU_STEP_NEXT;

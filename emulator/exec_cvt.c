@@ -19,7 +19,7 @@ static uint32_t narrow(const struct emu_inst *inst, uint32_t bits, struct float_
     double value = (double)f32_of(bits);
     if (inst->mods & EMU_MOD_RELU)
         value = value > 0 || isnan(value) ? value : 0.0;
-    uint32_t result = round_to_format(value, format, inst->rounding, false);
+    uint32_t result = emu_round_to_format(value, format, inst->rounding, false);
     uint32_t infinity = ((1u << format.exponent_bits) - 1) << format.mantissa_bits;
     uint32_t sign = 1u << (format.exponent_bits + format.mantissa_bits);
     if ((inst->mods & EMU_MOD_SAT) && (result & ~sign) == infinity)
@@ -73,10 +73,10 @@ static uint64_t write_float(const struct emu_inst *inst, double value, bool stic
     if (inst->type == EMU_TYPE_f64)
         return isnan(value) ? 0x7fffffffffffffffu : bits_of64(value);
     if (inst->type == EMU_TYPE_f32) {
-        uint32_t bits = round_to_format(value, (struct float_format){8, 23}, rounding, sticky);
+        uint32_t bits = emu_round_to_format(value, (struct float_format){8, 23}, rounding, sticky);
         return inst->mods & EMU_MOD_FTZ ? flush(bits) : bits;
     }
-    return round_to_format(value, half_format(inst->type), rounding, sticky);
+    return emu_round_to_format(value, half_format(inst->type), rounding, sticky);
 }
 
 /* Floating to integer: rounded, clamped to the range; NaN gives 0 in the 32-bit
@@ -86,7 +86,7 @@ static uint64_t float_to_integer(double value, enum emu_type type, enum emu_roun
     bool is_signed = emu_type_class(type) == 'S';
     if (isnan(value))
         return bits == 64 ? 0x8000000000000000u : 0;
-    double rounded = round_to_integral(value, rounding);
+    double rounded = emu_round_to_integral(value, rounding);
     double high = ldexp(1.0, (int)bits - is_signed), low = is_signed ? -high : 0.0;
     uint64_t largest = is_signed ? (1ull << (bits - 1)) - 1
                                  : bits == 64 ? ~0ull : (1ull << bits) - 1;
@@ -115,7 +115,7 @@ static double integer_to_double(int64_t value, bool is_signed, bool *out_sticky)
 static uint64_t integer_to_f64(int64_t value, bool is_signed, enum emu_rounding rounding) {
     uint64_t high = (uint64_t)value >> 32, low = (uint64_t)value & 0xffffffffu;
     double upper = is_signed ? (double)(int32_t)high : (double)high;
-    return f64_operation('f', upper, 0x1p32, (double)low, rounding);
+    return emu_f64_operation('f', upper, 0x1p32, (double)low, rounding);
 }
 
 static uint64_t clamp_integer(int64_t value, bool from_unsigned, enum emu_type to) {
@@ -138,7 +138,7 @@ static uint64_t convert(const struct emu_inst *inst, uint64_t bits) {
         if (!to_float)
             return float_to_integer(value, to, inst->rounding);
         if (inst->round_integer)
-            value = round_to_integral(value, inst->rounding);
+            value = emu_round_to_integral(value, inst->rounding);
         if (to == EMU_TYPE_f32 && from == EMU_TYPE_f64 && ftz && fabs(value) < 0x1p-126)
             value = copysign(0.0, value);
         return write_float(inst, value, false);
@@ -153,7 +153,7 @@ static uint64_t convert(const struct emu_inst *inst, uint64_t bits) {
     return write_float(inst, wide, sticky);
 }
 
-uint64_t extend_to_register(struct emu_warp *warp, enum emu_type type, struct emu_value value,
+uint64_t emu_extend_to_register(struct emu_warp *warp, enum emu_type type, struct emu_value value,
                             uint64_t bits) {
     unsigned bytes = emu_type_bytes(type);
     const struct emu_module *module = warp->cta->grid->module;
@@ -172,7 +172,7 @@ EXEC(cvt) {
             continue;
         uint64_t bits = convert(inst, lane_value(warp, inst->src[0], l));
         set_lane(warp, inst->dst[0], l,
-                 extend_to_register(warp, inst->type, inst->dst[0], bits));
+                 emu_extend_to_register(warp, inst->type, inst->dst[0], bits));
     }
     return EMU_STEP_NEXT;
 }

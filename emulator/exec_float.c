@@ -37,7 +37,7 @@ static enum emu_step f32_general(struct emu_warp *warp, const struct emu_inst *i
         uint32_t in[3] = {0};
         for (int i = 0; i < inst->src_count && i < 3; i++)
             in[i] = ftz ? flush(src32(warp, inst, i)->u[l]) : src32(warp, inst, i)->u[l];
-        uint32_t out = f32_operation(operation, f32_of(in[0]), f32_of(in[1]), f32_of(in[2]),
+        uint32_t out = emu_f32_operation(operation, f32_of(in[0]), f32_of(in[1]), f32_of(in[2]),
                                      inst->rounding);
         out = ftz ? flush(out) : out;
         dst32(warp, inst, 0)->u[l] = inst->mods & EMU_MOD_SAT ? saturate(out) : out;
@@ -59,7 +59,7 @@ static enum emu_step f64_general(struct emu_warp *warp, const struct emu_inst *i
         double in[3] = {0};
         for (int i = 0; i < inst->src_count && i < 3; i++)
             in[i] = src64(warp, inst, i)->f[l];
-        dst64(warp, inst, 0)->u[l] = f64_operation(operation, in[0], in[1], in[2], inst->rounding);
+        dst64(warp, inst, 0)->u[l] = emu_f64_operation(operation, in[0], in[1], in[2], inst->rounding);
     }
     return EMU_STEP_NEXT;
 }
@@ -77,7 +77,7 @@ EXEC(rcp_f32) {
         if (!(active >> l & 1))
             continue;
         uint32_t x = src32(warp, inst, 0)->u[l];
-        uint32_t out = f32_operation('/', 1.0f, f32_of(ftz ? flush(x) : x), 0, inst->rounding);
+        uint32_t out = emu_f32_operation('/', 1.0f, f32_of(ftz ? flush(x) : x), 0, inst->rounding);
         dst32(warp, inst, 0)->u[l] = ftz ? flush(out) : out;
     }
     return EMU_STEP_NEXT;
@@ -87,7 +87,7 @@ EXEC(rcp_f64) {
     for (int l = 0; l < EMU_LANES; l++)
         if (active >> l & 1)
             dst64(warp, inst, 0)->u[l] =
-                f64_operation('/', 1.0, src64(warp, inst, 0)->f[l], 0, inst->rounding);
+                emu_f64_operation('/', 1.0, src64(warp, inst, 0)->f[l], 0, inst->rounding);
     return EMU_STEP_NEXT;
 }
 

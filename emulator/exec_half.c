@@ -12,18 +12,18 @@ typedef double half_operation(double x, double y, double z);
 
 static double half_add(double x, double y, double z) {
     (void)z;
-    return add_to_odd(x, y);
+    return emu_add_to_odd(x, y);
 }
 static double half_sub(double x, double y, double z) {
     (void)z;
-    return add_to_odd(x, -y);
+    return emu_add_to_odd(x, -y);
 }
 static double half_mul(double x, double y, double z) {
     (void)z;
     return x * y;
 }
 static double half_fma(double x, double y, double z) {
-    return add_to_odd(x * y, z);
+    return emu_add_to_odd(x * y, z);
 }
 
 /* Smallest normal number 2^-14 in f16: .ftz flushes below. */
@@ -45,7 +45,7 @@ static uint32_t half_one(const struct emu_inst *inst, half_operation *operation,
         result = result > 0 ? (result < 1 ? result : 1) : 0;
     if (inst->mods & EMU_MOD_RELU)
         result = result > 0 || isnan(result) ? result : 0;
-    uint32_t bits = round_to_format(result, half_format(inst->type), EMU_ROUND_RN, false);
+    uint32_t bits = emu_round_to_format(result, half_format(inst->type), EMU_ROUND_RN, false);
     if (ftz && (bits & 0x7c00u) == 0)
         bits &= 0x8000u;
     return bits;

@@ -27,20 +27,20 @@ static void row_addresses(struct emu_warp *warp, const struct emu_inst *inst, in
         out[l] = (uint32_t)(lane_value(warp, inst->src[0], l) + (uint64_t)inst->disp[0]);
     for (int l = 8 * count; l < EMU_LANES; l++)
         out[l] = 0;
-    count_shared(warp->cta, out, count == 4 ? ALL_LANES : (1u << (8 * count)) - 1, 16, write);
+    emu_count_shared(warp->cta, out, count == 4 ? ALL_LANES : (1u << (8 * count)) - 1, 16, write);
 }
 
 EXEC(ldmatrix) {
     int count = matrix_count(inst);
     uint32_t rows[EMU_LANES];
-    struct access access = access_plain(warp, inst);
+    struct access access = emu_access_plain(warp, inst);
     if (!check_converged(warp, inst, active))
         return EMU_STEP_NEXT;
     row_addresses(warp, inst, count, false, rows);
     for (int m = 0; m < count; m++) {
         uint16_t element[8][8] = {{0}};
         for (int r = 0; r < 8; r++) {
-            const uint8_t *at = access_shared_range(&access, 8 * m + r, rows[8 * m + r], 16, 16,
+            const uint8_t *at = emu_access_shared_range(&access, 8 * m + r, rows[8 * m + r], 16, 16,
                                                     false);
             if (at)
                 memcpy(element[r], at, 16);
@@ -59,7 +59,7 @@ EXEC(ldmatrix) {
 EXEC(stmatrix) {
     int count = matrix_count(inst);
     uint32_t rows[EMU_LANES];
-    struct access access = access_plain(warp, inst);
+    struct access access = emu_access_plain(warp, inst);
     if (!check_converged(warp, inst, active))
         return EMU_STEP_NEXT;
     row_addresses(warp, inst, count, true, rows);
@@ -74,7 +74,7 @@ EXEC(stmatrix) {
                 (uint16_t)(a->u[l] >> 16);
         }
         for (int r = 0; r < 8; r++) {
-            uint8_t *at = access_shared_range(&access, 8 * m + r, rows[8 * m + r], 16, 16, true);
+            uint8_t *at = emu_access_shared_range(&access, 8 * m + r, rows[8 * m + r], 16, 16, true);
             if (at)
                 memcpy(at, element[r], 16);
         }

@@ -24,14 +24,14 @@ static void count_request(struct emu_warp *warp, enum emu_space space, const uin
     struct emu_cta *cta = warp->cta;
     uint64_t offset = 0;
     if (space == EMU_SPACE_GENERIC)
-        space = access_resolve(addresses[__builtin_ctz(active)], &offset);
+        space = emu_access_resolve(addresses[__builtin_ctz(active)], &offset);
     if (space == EMU_SPACE_GLOBAL || space == EMU_SPACE_CONST) {
-        count_global(cta, addresses, active, size, write);
+        emu_count_global(cta, addresses, active, size, write);
     } else if (space == EMU_SPACE_SHARED) {
         uint32_t narrow[EMU_LANES];
         for (int l = 0; l < EMU_LANES; l++)
             narrow[l] = active >> l & 1 ? (uint32_t)addresses[l] : 0;
-        count_shared(cta, narrow, active, size, write);
+        emu_count_shared(cta, narrow, active, size, write);
     } else if (space == EMU_SPACE_LOCAL) {
         uint64_t bytes = (uint64_t)__builtin_popcount(active) * size;
         *(write ? &cta->counters.local_write_bytes : &cta->counters.local_read_bytes) += bytes;
@@ -41,21 +41,21 @@ static void count_request(struct emu_warp *warp, enum emu_space space, const uin
 EXEC(ld) {
     unsigned one = emu_type_bytes(inst->type), size = one * inst->vector;
     uint64_t addresses[EMU_LANES];
-    struct access access = access_plain(warp, inst);
+    struct access access = emu_access_plain(warp, inst);
     lane_addresses(warp, inst, 0, 0, active, addresses);
     count_request(warp, inst->space, addresses, active, size, false);
     for (int l = 0; l < EMU_LANES; l++) {
         if (!(active >> l & 1))
             continue;
         uint8_t bytes[32];
-        access_load(&access, inst->space, l, addresses[l], size, bytes);
+        emu_access_load(&access, inst->space, l, addresses[l], size, bytes);
         for (int i = 0; i < inst->vector; i++) {
             uint64_t bits = 0;
             if (inst->dst[i].reg == EMU_REG_SINK)
                 continue;
             memcpy(&bits, bytes + (unsigned)i * one, one < 8 ? one : 8);
             set_lane(warp, inst->dst[i], l,
-                     extend_to_register(warp, inst->type, inst->dst[i], bits));
+                     emu_extend_to_register(warp, inst->type, inst->dst[i], bits));
             if (one == 16)
                 memcpy(&dst64(warp, inst, i)[1].u[l], bytes + (unsigned)i * one + 8, 8);
         }
@@ -66,7 +66,7 @@ EXEC(ld) {
 EXEC(st) {
     unsigned one = emu_type_bytes(inst->type), size = one * inst->vector;
     uint64_t addresses[EMU_LANES];
-    struct access access = access_plain(warp, inst);
+    struct access access = emu_access_plain(warp, inst);
     lane_addresses(warp, inst, 0, 0, active, addresses);
     count_request(warp, inst->space, addresses, active, size, true);
     for (int l = 0; l < EMU_LANES; l++) {
@@ -79,7 +79,7 @@ EXEC(st) {
             if (one == 16)
                 memcpy(bytes + (unsigned)i * one + 8, &src64(warp, inst, 1 + i)[1].u[l], 8);
         }
-        access_store(&access, inst->space, l, addresses[l], size, bytes);
+        emu_access_store(&access, inst->space, l, addresses[l], size, bytes);
     }
     return EMU_STEP_NEXT;
 }
@@ -95,7 +95,7 @@ static uint64_t atomic_float(enum emu_type type, uint64_t old, uint64_t operand)
     for (int half = 0; half < (emu_type_bytes(type) == 4 ? 2 : 1); half++) {
         double x = (double)half_to_float((uint32_t)(old >> 16 * half), type);
         double y = (double)half_to_float((uint32_t)(operand >> 16 * half), type);
-        result |= round_to_format(add_to_odd(x, y), half_format(type), EMU_ROUND_RN, false)
+        result |= emu_round_to_format(emu_add_to_odd(x, y), half_format(type), EMU_ROUND_RN, false)
                   << 16 * half;
     }
     return result;
@@ -136,7 +136,7 @@ static enum emu_step atomic(struct emu_warp *warp, const struct emu_inst *inst, 
                             bool returns) {
     unsigned size = emu_type_bytes(inst->type);
     uint64_t addresses[EMU_LANES];
-    struct access access = access_plain(warp, inst);
+    struct access access = emu_access_plain(warp, inst);
     access.is_sync = true;
     lane_addresses(warp, inst, 0, 0, active, addresses);
     count_request(warp, inst->space, addresses, active, size, false);
@@ -146,10 +146,10 @@ static enum emu_step atomic(struct emu_warp *warp, const struct emu_inst *inst, 
             continue;
         uint64_t old = 0, operand = lane_value(warp, inst->src[1], l);
         uint64_t swap = inst->op == EMU_OP_cas ? lane_value(warp, inst->src[2], l) : 0;
-        if (!access_load(&access, inst->space, l, addresses[l], size, &old))
+        if (!emu_access_load(&access, inst->space, l, addresses[l], size, &old))
             continue;
         uint64_t value = atomic_result(inst, old, operand, swap);
-        access_store(&access, inst->space, l, addresses[l], size, &value);
+        emu_access_store(&access, inst->space, l, addresses[l], size, &value);
         if (returns && inst->dst[0].reg != EMU_REG_SINK)
             set_lane(warp, inst->dst[0], l, old);
     }
@@ -193,7 +193,7 @@ EXEC(isspacep) {
     uint32_t mask = 0;
     for (int l = 0; l < EMU_LANES; l++) {
         uint64_t offset = 0;
-        enum emu_space space = access_resolve(lane_value(warp, inst->src[0], l), &offset);
+        enum emu_space space = emu_access_resolve(lane_value(warp, inst->src[0], l), &offset);
         mask |= (uint32_t)(space == (enum emu_space)inst->space) << l;
     }
     set_predicate(warp, inst, 0, active, mask);
@@ -207,7 +207,7 @@ EXEC(mapa) {
             continue;
         uint32_t rank = src32(warp, inst, 1)->u[l];
         if (rank != 0 && check_on(warp->cta, EMU_REPORT_INVALID))
-            report_add(warp, inst, EMU_REPORT_INVALID, 1u << l, 0,
+            emu_report_add(warp, inst, EMU_REPORT_INVALID, 1u << l, 0,
                        "CTA %u of a cluster of 1", rank);
         set_lane(warp, inst->dst[0], l, lane_value(warp, inst->src[0], l));
     }

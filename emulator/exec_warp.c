@@ -17,13 +17,13 @@ static uint32_t members(struct emu_warp *warp, const struct emu_inst *inst, uint
                             : (1u << (warp->cta->grid->threads - (uint32_t)warp->index * 32)) - 1;
     uint32_t missing = named & existing & ~active;
     if (missing && check_on(warp->cta, EMU_REPORT_CONVERGENCE))
-        report_add(warp, inst, EMU_REPORT_CONVERGENCE, missing, 0,
+        emu_report_add(warp, inst, EMU_REPORT_CONVERGENCE, missing, 0,
                    "the member mask 0x%08x names lanes 0x%08x that are not here "
                    "(active: 0x%08x, exited: 0x%08x)", named, missing, active,
                    existing & ~warp->alive);
     uint32_t unnamed = active & ~named;
     if (unnamed && check_on(warp->cta, EMU_REPORT_CONVERGENCE))
-        report_add(warp, inst, EMU_REPORT_CONVERGENCE, unnamed, 0,
+        emu_report_add(warp, inst, EMU_REPORT_CONVERGENCE, unnamed, 0,
                    "lanes 0x%08x execute it without being in the member mask 0x%08x", unnamed,
                    named);
     return named & active;
@@ -58,7 +58,7 @@ EXEC(shfl) {
         valid |= (uint32_t)ok << l;
         if ((active >> l & 1) && !(present >> from & 1) && from != lane &&
             check_on(warp->cta, EMU_REPORT_CONVERGENCE))
-            report_add(warp, inst, EMU_REPORT_CONVERGENCE, 1u << l, 0,
+            emu_report_add(warp, inst, EMU_REPORT_CONVERGENCE, 1u << l, 0,
                        "reads lane %u, which does not take part", from);
     }
     commit32(dst32(warp, inst, 0), &value, active);

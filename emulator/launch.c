@@ -176,7 +176,7 @@ static void cta_start(struct emu_cta *cta, uint64_t linear) {
     cta->id[1] = (uint32_t)(linear / grid[0] % grid[1]);
     cta->id[2] = (uint32_t)(linear / grid[0] / grid[1]);
     cta->random = cta->grid->options->seed * 0x9e3779b97f4a7c15u + linear * 0xda942042e4dd58b5u;
-    cta->late = cta_random(cta) & 1;
+    cta->late = emu_cta_random(cta) & 1;
     memset(cta->shared, 0xcd, (size_t)cta->shared_words * 4);
     memset(cta->shadow.bytes, 0, cta->shared_words);
     memset(cta->shadow.writer, 0, cta->shared_words);
@@ -185,7 +185,7 @@ static void cta_start(struct emu_cta *cta, uint64_t linear) {
     for (int w = 0; w < cta->warp_count; w++)
         warp_start(cta, &cta->warps[w]);
     if (cta->grid->options->trace && cta->grid->options->trace_cta == linear)
-        cta->trace = trace_create(cta);
+        cta->trace = emu_trace_create(cta);
 }
 
 /* ---- gathering -------------------------------------------------------------------- */
@@ -234,7 +234,7 @@ static void cta_finish(struct run *run, struct emu_cta *cta) {
     c->integer_lanes += cta->unit_lanes[EMU_UNIT_INTEGER];
     c->convert_lanes += cta->unit_lanes[EMU_UNIT_CONVERT];
     if (cta->trace)
-        trace_finish(cta->trace, cta);
+        emu_trace_finish(cta->trace, cta);
     pthread_mutex_lock(&run->lock);
     add_counters(&run->counters, c);
     for (size_t i = 0; i < cta->reports.count; i++)
@@ -252,7 +252,7 @@ static void *run_independent(void *argument) {
         if (linear >= run->grid->cta_count)
             break;
         cta_start(cta, linear);
-        while (!cta_run(cta, UINT64_MAX / 4))
+        while (!emu_cta_run(cta, UINT64_MAX / 4))
             continue;
         cta_finish(run, cta);
     }
@@ -271,8 +271,8 @@ static void run_interleaved(struct run *run) {
     }
     struct emu_cta order = {.random = run->grid->options->seed ^ 0x5eed};
     while (count > 0) {
-        uint64_t k = cta_random(&order) % count;
-        if (!cta_run(resident[k], 1 + cta_random(&order) % 2000))
+        uint64_t k = emu_cta_random(&order) % count;
+        if (!emu_cta_run(resident[k], 1 + emu_cta_random(&order) % 2000))
             continue;
         cta_finish(run, resident[k]);
         if (next < total) {
@@ -356,7 +356,7 @@ static void fill_result(struct run *run, struct emu_result *result) {
         result->reports[i] = run->reports.data[i].report;
     result->report_count = count;
     result->counters = run->counters;
-    memory_count_unique(run->grid->memory, &result->counters.global_unique_read_bytes,
+    emu_memory_count_unique(run->grid->memory, &result->counters.global_unique_read_bytes,
                         &result->counters.global_unique_write_bytes);
 }
 
@@ -364,7 +364,7 @@ bool emu_launch(struct emu_module *module, const struct emu_launch *launch,
                 const struct emu_options *options, struct emu_result *out_result,
                 struct emu_error *out_error) {
     *out_result = (struct emu_result){0};
-    const struct emu_function *entry = module_entry(module, launch->entry);
+    const struct emu_function *entry = emu_module_entry(module, launch->entry);
     if (!check_launch(module, launch, entry, out_error))
         return false;
     struct emu_options used = *options;
@@ -384,7 +384,7 @@ bool emu_launch(struct emu_module *module, const struct emu_launch *launch,
     struct timespec start, stop;
     clock_gettime(CLOCK_MONOTONIC, &start);
     pthread_mutex_init(&run.lock, NULL);
-    memory_begin_launch(module->memory);
+    emu_memory_begin_launch(module->memory);
     if (entry->serial)
         run_interleaved(&run);
     else

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-void lexer_init(struct lexer *lexer, struct arena *arena, const char *text, size_t length) {
+void emu_lexer_init(struct lexer *lexer, struct arena *arena, const char *text, size_t length) {
     *lexer = (struct lexer){.cursor = text, .end = text + length, .line = 1,
                             .arena = arena, .origin = ""};
 }
@@ -176,7 +176,7 @@ static void read_string(struct lexer *lexer, struct token *token) {
     token->length = (size_t)(p - token->text);
 }
 
-struct token lexer_next(struct lexer *lexer) {
+struct token emu_lexer_next(struct lexer *lexer) {
     struct token token = {.kind = TOKEN_END, .text = lexer->end};
     bool complete = skip_space(lexer);
     token.line = lexer->line;

@@ -39,9 +39,9 @@ struct lexer {
 };
 
 /* A lexer over `length` bytes. */
-void lexer_init(struct lexer *lexer, struct arena *arena, const char *text, size_t length);
+void emu_lexer_init(struct lexer *lexer, struct arena *arena, const char *text, size_t length);
 
 /* The next token; TOKEN_END again and again at the end. */
-struct token lexer_next(struct lexer *lexer);
+struct token emu_lexer_next(struct lexer *lexer);
 
 #endif

@@ -155,7 +155,7 @@ static void analyse_function(struct emu_module *module, struct emu_function *fun
     arena_destroy(f.arena);
 }
 
-void live_analyse(struct emu_module *module) {
+void emu_live_analyse(struct emu_module *module) {
     for (size_t i = 0; i < module->functions.count; i++)
         if (module->functions.data[i].defined)
             analyse_function(module, &module->functions.data[i]);

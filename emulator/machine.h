@@ -219,12 +219,12 @@ struct wgmma_op {
 
 /* Notes a fault of `inst` for the lowest lane of `lanes`; the same kind at the
  * same instruction is counted, not repeated. */
-void report_add(struct emu_warp *warp, const struct emu_inst *inst, enum emu_report_kind kind,
+void emu_report_add(struct emu_warp *warp, const struct emu_inst *inst, enum emu_report_kind kind,
                 uint32_t lanes, uint64_t address, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
 /* The same for the whole CTA. */
-void report_cta(struct emu_cta *cta, const struct emu_inst *inst, enum emu_report_kind kind,
+void emu_report_cta(struct emu_cta *cta, const struct emu_inst *inst, enum emu_report_kind kind,
                 const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 static inline bool check_on(const struct emu_cta *cta, enum emu_report_kind kind) {
@@ -234,30 +234,30 @@ static inline bool check_on(const struct emu_cta *cta, enum emu_report_kind kind
 /* ---- scheduling (schedule.c) ---------------------------------------------- */
 
 /* The next number of the CTA's generator. */
-uint64_t cta_random(struct emu_cta *cta);
+uint64_t emu_cta_random(struct emu_cta *cta);
 
 /* Splits of the warp that wait for `object` in this way run again. */
-void warp_wake(struct emu_warp *warp, enum wait_kind kind, uint32_t object);
-void cta_wake(struct emu_cta *cta, enum wait_kind kind, uint32_t object);
+void emu_warp_wake(struct emu_warp *warp, enum wait_kind kind, uint32_t object);
+void emu_cta_wake(struct emu_cta *cta, enum wait_kind kind, uint32_t object);
 
 /* The running split branches: `taken` lanes to `target`, the rest go on. */
-void warp_diverge(struct emu_warp *warp, uint32_t taken, int32_t target, int32_t reconverge);
+void emu_warp_diverge(struct emu_warp *warp, uint32_t taken, int32_t target, int32_t reconverge);
 
 /* A child that runs `lanes` from `pc` until `end`; then the current split
  * executes its instruction again. */
-void warp_call(struct emu_warp *warp, uint32_t lanes, int32_t pc, int32_t end);
+void emu_warp_call(struct emu_warp *warp, uint32_t lanes, int32_t pc, int32_t end);
 
 /* The lanes are gone. */
-void warp_exit_lanes(struct emu_warp *warp, uint32_t lanes);
+void emu_warp_exit_lanes(struct emu_warp *warp, uint32_t lanes);
 
 /* A warp has ended: barriers for the whole CTA expect fewer threads. */
-void barrier_warp_exits(struct emu_cta *cta);
+void emu_barrier_warp_exits(struct emu_cta *cta);
 
 /* Reports asynchronous work that the warp never waited for (async.c). */
-void warp_check_end(struct emu_warp *warp);
+void emu_warp_check_end(struct emu_warp *warp);
 
 /* Runs up to `budget` instructions of the CTA; true when the CTA has finished. */
-bool cta_run(struct emu_cta *cta, uint64_t budget);
+bool emu_cta_run(struct emu_cta *cta, uint64_t budget);
 
 static inline struct split *warp_split(struct emu_warp *warp) {
     return &warp->splits[warp->current];
@@ -287,30 +287,30 @@ static inline void clock_acquire(struct emu_warp *warp, const struct vector_cloc
 /* ---- mbarriers (mbarrier.c) -------------------------------------------------- */
 
 /* The live mbarrier at a shared address, or NULL. */
-struct mbarrier *mbarrier_find(struct emu_cta *cta, uint32_t address);
+struct mbarrier *emu_mbarrier_find(struct emu_cta *cta, uint32_t address);
 
 /* The mbarrier, or NULL after a report that there is none. */
-struct mbarrier *mbarrier_get(struct emu_warp *warp, const struct emu_inst *inst,
+struct mbarrier *emu_mbarrier_get(struct emu_warp *warp, const struct emu_inst *inst,
                               uint32_t active, uint32_t address);
 
 /* `count` arrivals of a warp, with release. */
-void mbarrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
+void emu_mbarrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
                      struct mbarrier *barrier, uint32_t lanes, uint32_t count);
 
 /* Ends the TMA stores of a warp that exits (tma.c). */
-void bulk_finish(struct emu_warp *warp);
+void emu_bulk_finish(struct emu_warp *warp);
 
 /* `bytes` of an asynchronous copy have arrived; completes the phase when due. */
-void mbarrier_complete_tx(struct emu_cta *cta, struct mbarrier *barrier, uint32_t bytes,
+void emu_mbarrier_complete_tx(struct emu_cta *cta, struct mbarrier *barrier, uint32_t bytes,
                           uint32_t async_clock);
 
 /* Reports registers of the instruction that a wgmma in flight uses (wgmma.c). */
-void wgmma_check_registers(struct emu_warp *warp, const struct emu_inst *inst, uint32_t active);
+void emu_wgmma_check_registers(struct emu_warp *warp, const struct emu_inst *inst, uint32_t active);
 
 /* Notes registers written by other instructions, for the check of wgmma.fence. */
-void wgmma_note_writes(struct emu_warp *warp, const struct emu_inst *inst);
+void emu_wgmma_note_writes(struct emu_warp *warp, const struct emu_inst *inst);
 
 /* Completes one asynchronous copy chosen by the seed; false when there is none. */
-bool cta_complete_pending(struct emu_cta *cta);
+bool emu_cta_complete_pending(struct emu_cta *cta);
 
 #endif

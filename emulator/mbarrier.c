@@ -10,18 +10,18 @@
 
 enum { MBARRIER_MAX_COUNT = (1 << 20) - 1 };
 
-struct mbarrier *mbarrier_find(struct emu_cta *cta, uint32_t address) {
+struct mbarrier *emu_mbarrier_find(struct emu_cta *cta, uint32_t address) {
     for (size_t i = 0; i < cta->mbarriers.count; i++)
         if (cta->mbarriers.data[i].live && cta->mbarriers.data[i].address == address)
             return &cta->mbarriers.data[i];
     return NULL;
 }
 
-struct mbarrier *mbarrier_get(struct emu_warp *warp, const struct emu_inst *inst,
+struct mbarrier *emu_mbarrier_get(struct emu_warp *warp, const struct emu_inst *inst,
                               uint32_t active, uint32_t address) {
-    struct mbarrier *barrier = mbarrier_find(warp->cta, address);
+    struct mbarrier *barrier = emu_mbarrier_find(warp->cta, address);
     if (!barrier && check_on(warp->cta, EMU_REPORT_BARRIER))
-        report_add(warp, inst, EMU_REPORT_BARRIER, active, address,
+        emu_report_add(warp, inst, EMU_REPORT_BARRIER, active, address,
                    "there is no initialised mbarrier at shared address %u", address);
     return barrier;
 }
@@ -31,16 +31,16 @@ static uint32_t barrier_address(struct emu_warp *warp, const struct emu_inst *in
                                 uint32_t active, int i, int disp) {
     int l = __builtin_ctz(active);
     uint64_t address = lane_value(warp, inst->src[i], l) + (uint64_t)inst->disp[disp], offset;
-    if (inst->src[i].width == 8 && access_resolve(address, &offset) == EMU_SPACE_SHARED)
+    if (inst->src[i].width == 8 && emu_access_resolve(address, &offset) == EMU_SPACE_SHARED)
         return (uint32_t)offset;
     return (uint32_t)address;
 }
 
 /* The object's bytes count as written by synchronisation, never as a race. */
 static void touch(struct emu_warp *warp, const struct emu_inst *inst, uint32_t address) {
-    struct access access = access_plain(warp, inst);
+    struct access access = emu_access_plain(warp, inst);
     access.is_sync = true;
-    access_shared_range(&access, 0, address, 8, 8, true);
+    emu_access_shared_range(&access, 0, address, 8, 8, true);
 }
 
 EXEC(mbarrier_init) {
@@ -50,13 +50,13 @@ EXEC(mbarrier_init) {
         uint32_t address = barrier_address(warp, inst, lane, 0, 0);
         uint32_t count = src32(warp, inst, 1)->u[l];
         if (count == 0 || count > MBARRIER_MAX_COUNT)
-            report_add(warp, inst, EMU_REPORT_BARRIER, lane, address,
+            emu_report_add(warp, inst, EMU_REPORT_BARRIER, lane, address,
                        "an mbarrier for %u arrivals", count);
-        if (mbarrier_find(warp->cta, address) && check_on(warp->cta, EMU_REPORT_BARRIER))
-            report_add(warp, inst, EMU_REPORT_BARRIER, lane, address,
+        if (emu_mbarrier_find(warp->cta, address) && check_on(warp->cta, EMU_REPORT_BARRIER))
+            emu_report_add(warp, inst, EMU_REPORT_BARRIER, lane, address,
                        "the mbarrier at shared address %u is live already", address);
         touch(warp, inst, address);
-        struct mbarrier *b = mbarrier_find(warp->cta, address);
+        struct mbarrier *b = emu_mbarrier_find(warp->cta, address);
         struct mbarrier fresh = {.address = address, .live = true, .expected = count,
                                  .pending = count};
         if (b)
@@ -69,7 +69,7 @@ EXEC(mbarrier_init) {
 
 EXEC(mbarrier_inval) {
     uint32_t address = barrier_address(warp, inst, active, 0, 0);
-    struct mbarrier *b = mbarrier_get(warp, inst, active, address);
+    struct mbarrier *b = emu_mbarrier_get(warp, inst, active, address);
     if (b)
         b->live = false;
     return EMU_STEP_NEXT;
@@ -84,16 +84,16 @@ static void try_complete(struct emu_cta *cta, struct mbarrier *b) {
     b->released = b->arriving;
     b->released_fenced = b->arriving_fenced;
     b->released_time = b->arriving_time;
-    cta_wake(cta, WAIT_MBARRIER, b->address);
-    cta_wake(cta, WAIT_POLL, b->address);
+    emu_cta_wake(cta, WAIT_MBARRIER, b->address);
+    emu_cta_wake(cta, WAIT_POLL, b->address);
 }
 
-void mbarrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
+void emu_mbarrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
                      struct mbarrier *b, uint32_t lanes, uint32_t count) {
     struct emu_cta *cta = warp->cta;
     if (count > b->pending) {
         if (check_on(cta, EMU_REPORT_BARRIER))
-            report_add(warp, inst, EMU_REPORT_BARRIER, lanes, b->address,
+            emu_report_add(warp, inst, EMU_REPORT_BARRIER, lanes, b->address,
                        "%u arrivals at the mbarrier at %u, whose phase %u expects %u more", count,
                        b->address, b->phase, b->pending);
         count = b->pending;
@@ -105,7 +105,7 @@ void mbarrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
     try_complete(cta, b);
 }
 
-void mbarrier_complete_tx(struct emu_cta *cta, struct mbarrier *b, uint32_t bytes,
+void emu_mbarrier_complete_tx(struct emu_cta *cta, struct mbarrier *b, uint32_t bytes,
                           uint32_t async_clock) {
     b->tx -= bytes;
     uint32_t *seen = &b->arriving.at[EMU_AGENT_ASYNC];
@@ -128,12 +128,12 @@ EXEC(mbarrier_arrive) {
     for (uint32_t left = active; left; left &= left - 1) {
         uint32_t lane = left & -left;
         uint32_t address = barrier_address(warp, inst, lane, 0, 0);
-        struct mbarrier *b = mbarrier_get(warp, inst, lane, address);
+        struct mbarrier *b = emu_mbarrier_get(warp, inst, lane, address);
         if (!b)
             return EMU_STEP_NEXT;
         uint32_t count = inst->src_count > 1 ? src32(warp, inst, 1)->u[__builtin_ctz(left)] : 1;
         return_state(warp, inst, lane, b->phase);
-        mbarrier_arrive(warp, inst, b, lane, count);
+        emu_mbarrier_arrive(warp, inst, b, lane, count);
     }
     return EMU_STEP_NEXT;
 }
@@ -142,7 +142,7 @@ EXEC(mbarrier_expect_tx) {
     for (uint32_t left = active; left; left &= left - 1) {
         uint32_t lane = left & -left;
         struct mbarrier *b =
-            mbarrier_get(warp, inst, lane, barrier_address(warp, inst, lane, 0, 0));
+            emu_mbarrier_get(warp, inst, lane, barrier_address(warp, inst, lane, 0, 0));
         if (b)
             b->tx += src32(warp, inst, 1)->u[__builtin_ctz(left)];
     }
@@ -153,12 +153,12 @@ EXEC(mbarrier_arrive_expect_tx) {
     for (uint32_t left = active; left; left &= left - 1) {
         uint32_t lane = left & -left;
         struct mbarrier *b =
-            mbarrier_get(warp, inst, lane, barrier_address(warp, inst, lane, 0, 0));
+            emu_mbarrier_get(warp, inst, lane, barrier_address(warp, inst, lane, 0, 0));
         if (!b)
             return EMU_STEP_NEXT;
         b->tx += src32(warp, inst, 1)->u[__builtin_ctz(left)];
         return_state(warp, inst, lane, b->phase);
-        mbarrier_arrive(warp, inst, b, lane, 1);
+        emu_mbarrier_arrive(warp, inst, b, lane, 1);
     }
     return EMU_STEP_NEXT;
 }
@@ -178,10 +178,10 @@ static enum emu_step wait_phase(struct emu_warp *warp, const struct emu_inst *in
     uint32_t address = barrier_address(warp, inst, active, 0, 0);
     uint64_t operand = lane_value(warp, inst->src[1], l);
     bool parity = inst->mods & EMU_MOD_PARITY, woken = s->woken;
-    struct mbarrier *b = mbarrier_get(warp, inst, active, address);
+    struct mbarrier *b = emu_mbarrier_get(warp, inst, active, address);
     s->woken = false;
     bool done = !b || phase_done(b, parity, operand);
-    bool gives_up = kind == WAIT_POLL ? woken : !woken && cta_random(warp->cta) % 8 == 0;
+    bool gives_up = kind == WAIT_POLL ? woken : !woken && emu_cta_random(warp->cta) % 8 == 0;
     if (!done && (!gives_up || warp->cta->trace)) {
         s->wait = kind;
         s->wait_object = address;
@@ -240,7 +240,7 @@ EXEC(cluster_arrive) {
     (void)inst;
     warp->cluster_phase = warp->cta->cluster_phase;
     if (cluster_arrived(warp, active))
-        cta_wake(warp->cta, WAIT_CLUSTER, 0);
+        emu_cta_wake(warp->cta, WAIT_CLUSTER, 0);
     return EMU_STEP_NEXT;
 }
 
@@ -260,12 +260,12 @@ EXEC(cluster_wait) {
 
 /* ---- asynchronous completions -------------------------------------------------------- */
 
-bool cta_complete_pending(struct emu_cta *cta) {
+bool emu_cta_complete_pending(struct emu_cta *cta) {
     size_t count = cta->pending.count, pick = 0;
     if (count == 0)
         return false;
     if (!cta->trace)
-        pick = cta_random(cta) % count;
+        pick = emu_cta_random(cta) % count;
     for (size_t i = 1; cta->trace && i < count; i++)
         if (cta->pending.data[i].ready < cta->pending.data[pick].ready)
             pick = i;

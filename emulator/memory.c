@@ -67,7 +67,7 @@ void emu_memory_free(struct emu_memory *memory, uint64_t address) {
     }
 }
 
-struct allocation *memory_find_below(const struct emu_memory *memory, uint64_t address) {
+struct allocation *emu_memory_find_below(const struct emu_memory *memory, uint64_t address) {
     size_t low = 0, high = memory->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -79,14 +79,14 @@ struct allocation *memory_find_below(const struct emu_memory *memory, uint64_t a
     return low ? &memory->allocations[low - 1] : NULL;
 }
 
-struct allocation *memory_find(const struct emu_memory *memory, uint64_t address) {
-    struct allocation *a = memory_find_below(memory, address);
+struct allocation *emu_memory_find(const struct emu_memory *memory, uint64_t address) {
+    struct allocation *a = emu_memory_find_below(memory, address);
     return a && address - a->address < a->size ? a : NULL;
 }
 
 static struct allocation *find_range(const struct emu_memory *memory, uint64_t address,
                                      size_t size) {
-    struct allocation *a = memory_find_below(memory, address);
+    struct allocation *a = emu_memory_find_below(memory, address);
     if (!a || address - a->address > a->size || size > a->size - (address - a->address))
         return NULL;
     return a;
@@ -119,7 +119,7 @@ size_t emu_memory_count_uninitialised(const struct emu_memory *memory, uint64_t 
     return count;
 }
 
-void memory_begin_launch(struct emu_memory *memory) {
+void emu_memory_begin_launch(struct emu_memory *memory) {
     for (size_t i = 0; i < memory->count; i++) {
         struct allocation *a = &memory->allocations[i];
         for (size_t k = 0; k < a->size; k++)
@@ -127,7 +127,7 @@ void memory_begin_launch(struct emu_memory *memory) {
     }
 }
 
-void memory_count_unique(const struct emu_memory *memory, uint64_t *out_read,
+void emu_memory_count_unique(const struct emu_memory *memory, uint64_t *out_read,
                          uint64_t *out_written) {
     *out_read = *out_written = 0;
     for (size_t i = 0; i < memory->count; i++) {

@@ -39,16 +39,16 @@ struct global_name {
 };
 
 /* The allocation that holds the byte at `address`, or NULL. */
-struct allocation *memory_find(const struct emu_memory *memory, uint64_t address);
+struct allocation *emu_memory_find(const struct emu_memory *memory, uint64_t address);
 
 /* The nearest allocation at or below the address, for messages, or NULL. */
-struct allocation *memory_find_below(const struct emu_memory *memory, uint64_t address);
+struct allocation *emu_memory_find_below(const struct emu_memory *memory, uint64_t address);
 
 /* Forgets which bytes a launch read and wrote. */
-void memory_begin_launch(struct emu_memory *memory);
+void emu_memory_begin_launch(struct emu_memory *memory);
 
 /* Bytes read and written at least once since then. */
-void memory_count_unique(const struct emu_memory *memory, uint64_t *out_read,
+void emu_memory_count_unique(const struct emu_memory *memory, uint64_t *out_read,
                          uint64_t *out_written);
 
 #endif

@@ -19,12 +19,12 @@ static void link_calls(struct parser *parser) {
         parser->inst_text = inst->text;
         parser->inst_line = inst->line;
         if (!callee->defined)
-            parse_fail(parser, "function '%s' is declared, not defined", callee->name);
+            emu_parse_fail(parser, "function '%s' is declared, not defined", callee->name);
         for (int32_t k = 0; k < inst->arg_count; k++) {
             const struct emu_param *p = &callee->params[k];
             struct emu_call_arg *formal = &inst->formals[k];
             if (p->size != formal->size)
-                parse_fail(parser, "parameter '%s' of '%s' has another size in its declaration",
+                emu_parse_fail(parser, "parameter '%s' of '%s' has another size in its declaration",
                            p->name, callee->name);
             formal->value = p->reg;
             formal->offset = p->offset;
@@ -48,7 +48,7 @@ static void visit_function(struct parser *parser, int32_t index, int depth) {
     if (f->visit == 2)
         return;
     if (f->visit == 1 || depth > 200)
-        parse_fail(parser, "'%s' is recursive, or calls are nested deeper than 200", f->name);
+        emu_parse_fail(parser, "'%s' is recursive, or calls are nested deeper than 200", f->name);
     f->visit = 1;
     for (int32_t pc = f->first; pc < f->end; pc++) {
         const struct emu_inst *inst = &parser->module->insts.data[pc];
@@ -64,21 +64,21 @@ static void visit_function(struct parser *parser, int32_t index, int depth) {
 
 static void parse_all(struct parser *parser) {
     struct emu_module *module = parser->module;
-    parse_add_register(parser, "_", EMU_TYPE_b128); /* EMU_REG_SINK */
-    parse_add_register(parser, "%0", EMU_TYPE_b32); /* special[] uses 0 for none */
+    emu_parse_add_register(parser, "_", EMU_TYPE_b128); /* EMU_REG_SINK */
+    emu_parse_add_register(parser, "%0", EMU_TYPE_b32); /* special[] uses 0 for none */
     for (size_t i = 0; i < module->source_count; i++)
-        parse_text(parser, (int)i);
+        emu_parse_text(parser, (int)i);
     link_calls(parser);
     for (size_t i = 0; i < module->functions.count; i++)
         visit_function(parser, (int32_t)i, 0);
     uint32_t align = parser->dynamic_align > 16 ? parser->dynamic_align : 16;
     uint32_t base = (parser->static_shared + align - 1) & ~(align - 1);
-    parse_patch_shared(parser, base);
+    emu_parse_patch_shared(parser, base);
     for (size_t i = 0; i < module->functions.count; i++)
         module->functions.data[i].static_shared = base;
     module->local_bytes = (module->local_bytes + 15) & ~15u;
     if (module->has_setmaxnreg)
-        live_analyse(module);
+        emu_live_analyse(module);
 }
 
 struct emu_module *emu_module_create(struct emu_memory *memory, const struct emu_source *sources,
@@ -111,7 +111,7 @@ void emu_module_destroy(struct emu_module *module) {
         arena_destroy(module->arena);
 }
 
-const struct emu_function *module_entry(const struct emu_module *module, const char *name) {
+const struct emu_function *emu_module_entry(const struct emu_module *module, const char *name) {
     for (size_t i = 0; i < module->functions.count; i++) {
         const struct emu_function *f = &module->functions.data[i];
         if (f->entry && f->defined && strcmp(f->name, name) == 0)
@@ -121,7 +121,7 @@ const struct emu_function *module_entry(const struct emu_module *module, const c
 }
 
 long emu_module_param_bytes(const struct emu_module *module, const char *entry) {
-    const struct emu_function *f = module_entry(module, entry);
+    const struct emu_function *f = emu_module_entry(module, entry);
     return f ? (long)f->param_bytes : -1;
 }
 

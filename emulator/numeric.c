@@ -21,7 +21,7 @@ static int host_mode(enum emu_rounding rounding) {
     }
 }
 
-uint32_t f32_operation(char operation, float x, float y, float z, enum emu_rounding rounding) {
+uint32_t emu_f32_operation(char operation, float x, float y, float z, enum emu_rounding rounding) {
     volatile float a = x, b = y, c = z, result = 0;
     int old = fegetround();
     fesetround(host_mode(rounding));
@@ -38,7 +38,7 @@ uint32_t f32_operation(char operation, float x, float y, float z, enum emu_round
     return canonical(bits_of(result));
 }
 
-uint64_t f64_operation(char operation, double x, double y, double z,
+uint64_t emu_f64_operation(char operation, double x, double y, double z,
                        enum emu_rounding rounding) {
     volatile double a = x, b = y, c = z, result = 0;
     int old = fegetround();
@@ -56,7 +56,7 @@ uint64_t f64_operation(char operation, double x, double y, double z,
     return isnan(result) ? 0x7fffffffffffffffu : bits_of64(result);
 }
 
-double round_to_integral(double x, enum emu_rounding rounding) {
+double emu_round_to_integral(double x, enum emu_rounding rounding) {
     switch (rounding) {
     case EMU_ROUND_RZ: return trunc(x);
     case EMU_ROUND_RM: return floor(x);
@@ -68,7 +68,7 @@ double round_to_integral(double x, enum emu_rounding rounding) {
     }
 }
 
-double add_to_odd(double x, double y) {
+double emu_add_to_odd(double x, double y) {
     double sum = x + y;
     if (!isfinite(sum))
         return sum;
@@ -96,7 +96,7 @@ static bool rounds_up(uint64_t rest, uint64_t half, bool odd, bool negative, boo
     }
 }
 
-uint32_t round_to_format(double value, struct float_format format, enum emu_rounding rounding,
+uint32_t emu_round_to_format(double value, struct float_format format, enum emu_rounding rounding,
                          bool sticky) {
     uint64_t bits = bits_of64(value);
     bool negative = bits >> 63;

@@ -87,20 +87,20 @@ struct float_format {
 
 /* Rounds the exact value (or, with `sticky`, a value truncated toward zero whose
  * lost part is not zero) to the format; the bits, right-aligned. */
-uint32_t round_to_format(double value, struct float_format format, enum emu_rounding rounding,
+uint32_t emu_round_to_format(double value, struct float_format format, enum emu_rounding rounding,
                          bool sticky);
 
 /* x + y with every lost bit or-ed into the last place, so that a second
  * rounding to a narrower format is right (round to odd). */
-double add_to_odd(double x, double y);
+double emu_add_to_odd(double x, double y);
 
 /* f32 operations in any rounding mode: '+', '-', '*', '/', 'f' (fma), 'q' (sqrt). */
-uint32_t f32_operation(char operation, float x, float y, float z, enum emu_rounding rounding);
-uint64_t f64_operation(char operation, double x, double y, double z,
+uint32_t emu_f32_operation(char operation, float x, float y, float z, enum emu_rounding rounding);
+uint64_t emu_f64_operation(char operation, double x, double y, double z,
                        enum emu_rounding rounding);
 
 /* x rounded to an integral value. */
-double round_to_integral(double x, enum emu_rounding rounding);
+double emu_round_to_integral(double x, enum emu_rounding rounding);
 
 /* 16-bit floats as float and back, for either type. */
 static inline float half_to_float(uint32_t bits, enum emu_type type) {

@@ -20,7 +20,7 @@ static struct symbol *special_register(struct parser *parser, const char *name) 
             continue;
         if (!parser->module->special[i])
             parser->module->special[i] =
-                parse_add_register(parser, special_names[i], EMU_TYPE_u32);
+                emu_parse_add_register(parser, special_names[i], EMU_TYPE_u32);
         struct symbol *symbol = ARENA_NEW(parser->arena, struct symbol);
         *symbol = (struct symbol){.name = special_names[i], .kind = SYMBOL_REGISTER,
                                   .index = parser->module->special[i]};
@@ -30,13 +30,13 @@ static struct symbol *special_register(struct parser *parser, const char *name) 
 }
 
 static void parse_named(struct parser *parser, struct raw_operand *out) {
-    const char *name = parse_name(parser);
+    const char *name = emu_parse_name(parser);
     out->name = name;
     if (strcmp(name, "_") == 0) {
         out->kind = RAW_SINK;
         return;
     }
-    out->symbol = parse_lookup(parser, name);
+    out->symbol = emu_parse_lookup(parser, name);
     if (!out->symbol && name[0] == '%')
         out->symbol = special_register(parser, name);
     if (out->symbol && out->symbol->kind == SYMBOL_REGISTER) {
@@ -44,16 +44,16 @@ static void parse_named(struct parser *parser, struct raw_operand *out) {
         return;
     }
     out->kind = name[0] == '%' ? RAW_SPECIAL : RAW_NAME;
-    while (parse_is(parser, '+') || parse_is(parser, '-')) {
-        bool negative = parse_is(parser, '-');
-        parse_advance(parser);
-        int64_t value = parse_integer(parser, INT32_MIN, UINT32_MAX);
+    while (emu_parse_is(parser, '+') || emu_parse_is(parser, '-')) {
+        bool negative = emu_parse_is(parser, '-');
+        emu_parse_advance(parser);
+        int64_t value = emu_parse_integer(parser, INT32_MIN, UINT32_MAX);
         out->value += negative ? -value : value;
     }
 }
 
 static void parse_number(struct parser *parser, struct raw_operand *out) {
-    bool negative = parse_accept(parser, '-');
+    bool negative = emu_parse_accept(parser, '-');
     uint64_t value = parser->token.value;
     if (parser->token.kind == TOKEN_INTEGER) {
         out->kind = RAW_INTEGER;
@@ -65,11 +65,11 @@ static void parse_number(struct parser *parser, struct raw_operand *out) {
         out->kind = RAW_FLOAT64;
         out->value = (int64_t)(value ^ (negative ? 1ull << 63 : 0));
     } else {
-        parse_fail(parser, "expected an operand, found '%.*s'",
+        emu_parse_fail(parser, "expected an operand, found '%.*s'",
                    parser->token.length > 40 ? 40 : (int)parser->token.length,
                    parser->token.text);
     }
-    parse_advance(parser);
+    emu_parse_advance(parser);
 }
 
 static struct raw_operand parse_operand(struct parser *parser, int nesting);
@@ -78,12 +78,12 @@ static struct raw_operand parse_operand(struct parser *parser, int nesting);
 static void parse_sequence(struct parser *parser, struct raw_operand *out, char close,
                            int nesting) {
     VEC(struct raw_operand) items = {0};
-    while (!parse_accept(parser, close)) {
-        if (items.count && !parse_accept(parser, ','))
-            parse_fail(parser, "expected ',' or '%c'", close);
+    while (!emu_parse_accept(parser, close)) {
+        if (items.count && !emu_parse_accept(parser, ','))
+            emu_parse_fail(parser, "expected ',' or '%c'", close);
         vec_push(parser->arena, &items, parse_operand(parser, nesting + 1));
         if (items.count > 512)
-            parse_fail(parser, "more than 512 operands in one vector");
+            emu_parse_fail(parser, "more than 512 operands in one vector");
     }
     out->items = items.data;
     out->item_count = (int)items.count;
@@ -95,32 +95,32 @@ static void parse_address(struct parser *parser, struct raw_operand *out, int ne
     out->items = ARENA_NEW_ARRAY(parser->arena, struct raw_operand, 2);
     out->items[0] = parse_operand(parser, nesting + 1);
     out->item_count = 1;
-    while (parse_is(parser, '+') || parse_is(parser, '-')) {
-        bool negative = parse_is(parser, '-');
-        parse_advance(parser);
-        int64_t value = parse_integer(parser, INT32_MIN, UINT32_MAX);
+    while (emu_parse_is(parser, '+') || emu_parse_is(parser, '-')) {
+        bool negative = emu_parse_is(parser, '-');
+        emu_parse_advance(parser);
+        int64_t value = emu_parse_integer(parser, INT32_MIN, UINT32_MAX);
         out->value += negative ? -value : value;
     }
-    if (parse_accept(parser, ',')) {
+    if (emu_parse_accept(parser, ',')) {
         out->items[1] = parse_operand(parser, nesting + 1);
         out->item_count = 2;
     }
-    parse_expect(parser, ']');
+    emu_parse_expect(parser, ']');
 }
 
 static struct raw_operand parse_operand(struct parser *parser, int nesting) {
     struct raw_operand out = {0};
     if (nesting > 3)
-        parse_fail(parser, "operands nested deeper than 3");
-    if (parse_accept(parser, '[')) {
+        emu_parse_fail(parser, "operands nested deeper than 3");
+    if (emu_parse_accept(parser, '[')) {
         parse_address(parser, &out, nesting);
-    } else if (parse_accept(parser, '{')) {
+    } else if (emu_parse_accept(parser, '{')) {
         out.kind = RAW_VECTOR;
         parse_sequence(parser, &out, '}', nesting);
-    } else if (parse_accept(parser, '(')) {
+    } else if (emu_parse_accept(parser, '(')) {
         out.kind = RAW_LIST;
         parse_sequence(parser, &out, ')', nesting);
-    } else if (parse_accept(parser, '!')) {
+    } else if (emu_parse_accept(parser, '!')) {
         parse_named(parser, &out);
         out.negated = true;
     } else if (parser->token.kind == TOKEN_WORD) {
@@ -128,7 +128,7 @@ static struct raw_operand parse_operand(struct parser *parser, int nesting) {
     } else {
         parse_number(parser, &out);
     }
-    if (parse_accept(parser, '|')) {
+    if (emu_parse_accept(parser, '|')) {
         out.second = ARENA_NEW(parser->arena, struct raw_operand);
         *out.second = parse_operand(parser, nesting + 1);
     }
@@ -138,13 +138,13 @@ static struct raw_operand parse_operand(struct parser *parser, int nesting) {
 /* @p or @!p in front of an instruction. */
 static struct emu_value parse_guard(struct parser *parser) {
     struct emu_value guard = {.reg = -1};
-    if (!parse_accept(parser, '@'))
+    if (!emu_parse_accept(parser, '@'))
         return guard;
-    bool negated = parse_accept(parser, '!');
+    bool negated = emu_parse_accept(parser, '!');
     struct raw_operand raw = parse_operand(parser, 0);
     if (raw.kind != RAW_REGISTER ||
-        bind_value(parser, &raw, EMU_TYPE_pred, &guard) != NULL)
-        parse_fail(parser, "a guard that is no predicate register");
+        emu_bind_value(parser, &raw, EMU_TYPE_pred, &guard) != NULL)
+        emu_parse_fail(parser, "a guard that is no predicate register");
     guard.negated = negated;
     return guard;
 }
@@ -159,7 +159,7 @@ static const char *instruction_origin(struct parser *parser) {
     return parser->origin;
 }
 
-void parse_instruction(struct parser *parser) {
+void emu_parse_instruction(struct parser *parser) {
     struct raw_operand operands[PARSE_MAX_OPERANDS];
     struct emu_inst inst = {.line = parser->token.line, .source = (uint16_t)parser->source,
                             .reconverge = -1};
@@ -169,17 +169,17 @@ void parse_instruction(struct parser *parser) {
     inst.text = parser->token.text;
     parser->inst_text = inst.text;
     parser->inst_line = inst.line;
-    const char *opcode = parse_name(parser);
-    while (!parse_is(parser, ';')) {
-        if (count && !parse_accept(parser, ','))
-            parse_fail(parser, "expected ',' or ';' between operands");
+    const char *opcode = emu_parse_name(parser);
+    while (!emu_parse_is(parser, ';')) {
+        if (count && !emu_parse_accept(parser, ','))
+            emu_parse_fail(parser, "expected ',' or ';' between operands");
         if (count == PARSE_MAX_OPERANDS)
-            parse_fail(parser, "more than %d operands", PARSE_MAX_OPERANDS);
+            emu_parse_fail(parser, "more than %d operands", PARSE_MAX_OPERANDS);
         operands[count++] = parse_operand(parser, 0);
     }
     inst.text_length = (int32_t)(parser->token.text - inst.text);
-    bind_instruction(parser, &inst, opcode, operands, count);
-    parse_advance(parser); /* reads on to the comment behind `;` */
+    emu_bind_instruction(parser, &inst, opcode, operands, count);
+    emu_parse_advance(parser); /* reads on to the comment behind `;` */
     inst.origin = instruction_origin(parser);
     vec_push(parser->arena, &parser->module->insts, inst);
 }

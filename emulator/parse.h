@@ -101,50 +101,50 @@ struct parser {
 };
 
 /* Ends the parse with `file:line: error: …` and the text of the instruction. */
-_Noreturn void parse_fail(struct parser *parser, const char *format, ...)
+_Noreturn void emu_parse_fail(struct parser *parser, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Moves to the next token. */
-void parse_advance(struct parser *parser);
+void emu_parse_advance(struct parser *parser);
 
-/* Whether the token is this punctuation or word; parse_accept also skips it. */
-bool parse_is(const struct parser *parser, char punct);
-bool parse_is_word(const struct parser *parser, const char *word);
-bool parse_accept(struct parser *parser, char punct);
-bool parse_accept_word(struct parser *parser, const char *word);
-void parse_expect(struct parser *parser, char punct);
+/* Whether the token is this punctuation or word; emu_parse_accept also skips it. */
+bool emu_parse_is(const struct parser *parser, char punct);
+bool emu_parse_is_word(const struct parser *parser, const char *word);
+bool emu_parse_accept(struct parser *parser, char punct);
+bool emu_parse_accept_word(struct parser *parser, const char *word);
+void emu_parse_expect(struct parser *parser, char punct);
 
 /* A copy of the word at the token, which is skipped; fails on anything else. */
-const char *parse_name(struct parser *parser);
+const char *emu_parse_name(struct parser *parser);
 
 /* An integer constant with optional sign; fails beyond [low, high]. */
-int64_t parse_integer(struct parser *parser, int64_t low, int64_t high);
+int64_t emu_parse_integer(struct parser *parser, int64_t low, int64_t high);
 
-/* Scopes and names.  parse_declare fails when the scope has the name. */
-void parse_scope_open(struct parser *parser);
-void parse_scope_close(struct parser *parser);
-struct symbol *parse_lookup(const struct parser *parser, const char *name);
-struct symbol *parse_declare(struct parser *parser, const char *name, enum symbol_kind kind);
+/* Scopes and names.  emu_parse_declare fails when the scope has the name. */
+void emu_parse_scope_open(struct parser *parser);
+void emu_parse_scope_close(struct parser *parser);
+struct symbol *emu_parse_lookup(const struct parser *parser, const char *name);
+struct symbol *emu_parse_declare(struct parser *parser, const char *name, enum symbol_kind kind);
 
 /* Forgets the labels of the function before. */
-void parse_labels_reset(struct parser *parser);
+void emu_parse_labels_reset(struct parser *parser);
 
 /* Adds a register of `type`; its number. */
-int32_t parse_add_register(struct parser *parser, const char *name, enum emu_type type);
+int32_t emu_parse_add_register(struct parser *parser, const char *name, enum emu_type type);
 
 /* Byte offset (as ~offset) of a constant broadcast to all lanes. */
-int32_t parse_constant(struct parser *parser, uint64_t value, uint8_t width);
+int32_t emu_parse_constant(struct parser *parser, uint64_t value, uint8_t width);
 
 /* The same for an address `addend` bytes into dynamic shared memory, whose place
- * is known at the end only; parse_patch_shared then fills them in. */
-int32_t parse_shared_constant(struct parser *parser, uint64_t addend, uint8_t width);
-void parse_patch_shared(struct parser *parser, uint32_t dynamic_base);
+ * is known at the end only; emu_parse_patch_shared then fills them in. */
+int32_t emu_parse_shared_constant(struct parser *parser, uint64_t addend, uint8_t width);
+void emu_parse_patch_shared(struct parser *parser, uint32_t dynamic_base);
 
 /* The type named by ".f32" and so on, EMU_TYPE_NONE for other words. */
-enum emu_type parse_type(const char *word);
+enum emu_type emu_parse_type(const char *word);
 
 /* The label's number, created on first use (forward branches). */
-int32_t parse_label(struct parser *parser, const char *name);
+int32_t emu_parse_label(struct parser *parser, const char *name);
 
 struct param_list {
     struct emu_param *data;
@@ -152,34 +152,34 @@ struct param_list {
 };
 
 /* A variable of any state space at the token; false when there is none (decl.c). */
-bool parse_variable(struct parser *parser, bool is_extern);
+bool emu_parse_variable(struct parser *parser, bool is_extern);
 
 /* ( .param …, .reg … ) of a function head; declares the names (decl.c). */
-void parse_params(struct parser *parser, struct param_list *out_params);
+void emu_parse_params(struct parser *parser, struct param_list *out_params);
 
 /* All of one PTX text. */
-void parse_text(struct parser *parser, int source);
+void emu_parse_text(struct parser *parser, int source);
 
 /* Reads guard, opcode and operands up to `;` and appends the instruction. */
-void parse_instruction(struct parser *parser);
+void emu_parse_instruction(struct parser *parser);
 
 /* Finds the form of `opcode` and binds the operands to `inst` (bind.c). */
-void bind_instruction(struct parser *parser, struct emu_inst *inst, const char *opcode,
+void emu_bind_instruction(struct parser *parser, struct emu_inst *inst, const char *opcode,
                       const struct raw_operand *operands, int count);
 
 /* Value of a register, constant or symbol operand for a type; NULL, or the
  * reason why it does not fit. */
-const char *bind_value(struct parser *parser, const struct raw_operand *raw,
+const char *emu_bind_value(struct parser *parser, const struct raw_operand *raw,
                        enum emu_type type, struct emu_value *out_value);
 
 /* The operands of a call (call.c); false with the reason. */
-bool bind_call(struct parser *parser, struct emu_inst *inst, const struct raw_operand *operands,
+bool emu_bind_call(struct parser *parser, struct emu_inst *inst, const struct raw_operand *operands,
                int count, char *why, size_t why_size);
 
 /* Basic blocks and reconvergence points of one function (cfg.c). */
-void cfg_analyse(struct emu_module *module, struct emu_function *function);
+void emu_cfg_analyse(struct emu_module *module, struct emu_function *function);
 
 /* Fills emu_inst.live of all functions (live.c). */
-void live_analyse(struct emu_module *module);
+void emu_live_analyse(struct emu_module *module);
 
 #endif

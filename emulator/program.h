@@ -221,7 +221,7 @@ enum emu_special {
 _Static_assert(EMU_SPECIAL_COUNT <= 32, "emu_module.special holds 32");
 
 /* The defined entry of that name, or NULL. */
-const struct emu_function *module_entry(const struct emu_module *module, const char *name);
+const struct emu_function *emu_module_entry(const struct emu_module *module, const char *name);
 
 /* Bytes of a value of the type; 0 for predicates. */
 static inline unsigned emu_type_bytes(enum emu_type type) {

@@ -38,7 +38,7 @@ static struct report_slot *find_slot(struct emu_cta *cta, const struct emu_inst 
     return &cta->reports.data[cta->reports.count - 1];
 }
 
-void report_add(struct emu_warp *warp, const struct emu_inst *inst, enum emu_report_kind kind,
+void emu_report_add(struct emu_warp *warp, const struct emu_inst *inst, enum emu_report_kind kind,
                 uint32_t lanes, uint64_t address, const char *format, ...) {
     bool is_new;
     struct report_slot *slot = find_slot(warp->cta, inst, kind, &is_new);
@@ -56,7 +56,7 @@ void report_add(struct emu_warp *warp, const struct emu_inst *inst, enum emu_rep
     slot->report.address = address;
 }
 
-void report_cta(struct emu_cta *cta, const struct emu_inst *inst, enum emu_report_kind kind,
+void emu_report_cta(struct emu_cta *cta, const struct emu_inst *inst, enum emu_report_kind kind,
                 const char *format, ...) {
     bool is_new;
     struct report_slot *slot = find_slot(cta, inst, kind, &is_new);
@@ -80,7 +80,7 @@ static void describe_wait(struct emu_cta *cta, struct strbuf *out, const struct 
                       s->wait_object, b->arrived,
                       b->whole ? 32u * (uint32_t)cta->alive_warps : b->expected);
     } else if (s->wait == WAIT_MBARRIER || s->wait == WAIT_POLL) {
-        const struct mbarrier *b = mbarrier_find(cta, s->wait_object);
+        const struct mbarrier *b = emu_mbarrier_find(cta, s->wait_object);
         strbuf_printf(out, "waits for the phase of parity %u of the mbarrier at shared address "
                       "%u", s->wait_parity, s->wait_object);
         if (b)
@@ -122,7 +122,7 @@ static const struct emu_inst *first_position(struct emu_cta *cta) {
     return &module->insts.data[cta->grid->entry->first];
 }
 
-void report_deadlock(struct emu_cta *cta, const char *why) {
+void emu_report_deadlock(struct emu_cta *cta, const char *why) {
     if (!check_on(cta, EMU_REPORT_DEADLOCK))
         return;
     struct strbuf text;
@@ -130,7 +130,7 @@ void report_deadlock(struct emu_cta *cta, const char *why) {
     strbuf_append(&text, why);
     for (int w = 0; w < cta->warp_count; w++)
         describe_warp(cta, &text, &cta->warps[w]);
-    report_cta(cta, first_position(cta), EMU_REPORT_DEADLOCK, "%s", strbuf_text(&text));
+    emu_report_cta(cta, first_position(cta), EMU_REPORT_DEADLOCK, "%s", strbuf_text(&text));
 }
 
 void emu_report_print(const struct emu_report *r, FILE *stream) {

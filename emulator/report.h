@@ -5,6 +5,6 @@
 #include "emulator/machine.h"
 
 /* Reports a deadlock with the position of every warp and what it waits for. */
-void report_deadlock(struct emu_cta *cta, const char *why);
+void emu_report_deadlock(struct emu_cta *cta, const char *why);
 
 #endif

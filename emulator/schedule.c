@@ -9,14 +9,14 @@
 #include "emulator/report.h"
 #include "emulator/trace.h"
 
-uint64_t cta_random(struct emu_cta *cta) {
+uint64_t emu_cta_random(struct emu_cta *cta) {
     uint64_t z = (cta->random += 0x9e3779b97f4a7c15u); /* splitmix64 */
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
     z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
 
-void warp_wake(struct emu_warp *warp, enum wait_kind kind, uint32_t object) {
+void emu_warp_wake(struct emu_warp *warp, enum wait_kind kind, uint32_t object) {
     for (int i = 0; i < warp->split_count; i++) {
         struct split *s = &warp->splits[i];
         if (!s->in_use || s->wait != kind || s->wait_object != object)
@@ -26,10 +26,10 @@ void warp_wake(struct emu_warp *warp, enum wait_kind kind, uint32_t object) {
     }
 }
 
-void cta_wake(struct emu_cta *cta, enum wait_kind kind, uint32_t object) {
+void emu_cta_wake(struct emu_cta *cta, enum wait_kind kind, uint32_t object) {
     cta->idle_polls = 0;
     for (int w = 0; w < cta->warp_count; w++)
-        warp_wake(&cta->warps[w], kind, object);
+        emu_warp_wake(&cta->warps[w], kind, object);
 }
 
 /* ---- divergence -------------------------------------------------------------- */
@@ -40,7 +40,7 @@ static int32_t new_split(struct emu_warp *warp, uint32_t mask, int32_t pc, int32
     while (i < warp->split_count && warp->splits[i].in_use)
         i++;
     if (i == EMU_MAX_SPLITS) {
-        report_cta(warp->cta, &warp->cta->grid->module->insts.data[pc], EMU_REPORT_INVALID,
+        emu_report_cta(warp->cta, &warp->cta->grid->module->insts.data[pc], EMU_REPORT_INVALID,
                    "warp %d has more than %d diverged groups", warp->index, EMU_MAX_SPLITS);
         warp->cta->failed = true;
         return -1;
@@ -54,14 +54,14 @@ static int32_t new_split(struct emu_warp *warp, uint32_t mask, int32_t pc, int32
     return i;
 }
 
-void warp_diverge(struct emu_warp *warp, uint32_t taken, int32_t target, int32_t reconverge) {
+void emu_warp_diverge(struct emu_warp *warp, uint32_t taken, int32_t target, int32_t reconverge) {
     int32_t own = warp->current, next = warp_split(warp)->pc + 1;
     uint32_t rest = warp->splits[own].mask & warp->alive & ~taken;
     struct {
         uint32_t mask;
         int32_t pc;
     } side[2] = {{taken, target}, {rest, next}};
-    int first = cta_random(warp->cta) & 1;
+    int first = emu_cta_random(warp->cta) & 1;
     if (target == reconverge && next == reconverge) {
         warp->splits[own].pc = reconverge;
         return;
@@ -87,7 +87,7 @@ void warp_diverge(struct emu_warp *warp, uint32_t taken, int32_t target, int32_t
     warp->current = last >= 0 ? last : own;
 }
 
-void warp_call(struct emu_warp *warp, uint32_t lanes, int32_t pc, int32_t end) {
+void emu_warp_call(struct emu_warp *warp, uint32_t lanes, int32_t pc, int32_t end) {
     int32_t own = warp->current;
     warp->splits[own].wait = WAIT_CHILDREN;
     int32_t child = new_split(warp, lanes, pc, end, own);
@@ -107,13 +107,13 @@ static void finish_split(struct emu_warp *warp, int32_t index) {
     }
 }
 
-void warp_exit_lanes(struct emu_warp *warp, uint32_t lanes) {
+void emu_warp_exit_lanes(struct emu_warp *warp, uint32_t lanes) {
     warp->alive &= ~lanes;
     if (warp->alive)
         return;
     warp->cta->alive_warps--;
-    barrier_warp_exits(warp->cta);
-    warp_check_end(warp);
+    emu_barrier_warp_exits(warp->cta);
+    emu_warp_check_end(warp);
 }
 
 /* ---- one warp's turn ----------------------------------------------------------- */
@@ -131,7 +131,7 @@ static bool pick_split(struct emu_warp *warp) {
         if (!is_runnable(&warp->splits[i]))
             continue;
         count++;
-        if (pick < 0 || cta_random(warp->cta) % (uint64_t)count == 0)
+        if (pick < 0 || emu_cta_random(warp->cta) % (uint64_t)count == 0)
             pick = i;
     }
     warp->current = pick < 0 ? warp->current : pick;
@@ -146,16 +146,16 @@ static void check_registers(struct emu_warp *warp, const struct emu_inst *inst,
         if (reg < 0 || !(active & ~warp->init[reg]))
             continue;
         if (check_on(warp->cta, EMU_REPORT_UNINITIALISED_REGISTER))
-            report_add(warp, inst, EMU_REPORT_UNINITIALISED_REGISTER, active & ~warp->init[reg], 0,
+            emu_report_add(warp, inst, EMU_REPORT_UNINITIALISED_REGISTER, active & ~warp->init[reg], 0,
                        "%s was never written in lanes 0x%08x", module->registers.data[reg].name,
                        active & ~warp->init[reg]);
         warp->init[reg] |= active; /* once is enough */
     }
     if (warp->wgmma.count)
-        wgmma_check_registers(warp, inst, active);
+        emu_wgmma_check_registers(warp, inst, active);
     if (warp->reg_budget && inst->live > warp->reg_budget &&
         check_on(warp->cta, EMU_REPORT_REGISTER_BUDGET))
-        report_add(warp, inst, EMU_REPORT_REGISTER_BUDGET, active, 0,
+        emu_report_add(warp, inst, EMU_REPORT_REGISTER_BUDGET, active, 0,
                    "%d registers are live here, setmaxnreg left %d", inst->live,
                    warp->reg_budget);
 }
@@ -165,7 +165,7 @@ static uint32_t guarded(struct emu_warp *warp, const struct emu_inst *inst, uint
     memcpy(&mask, value_at(warp, inst->guard), sizeof mask);
     uint32_t unknown = lanes & ~warp->init[inst->guard.reg];
     if (unknown && check_on(warp->cta, EMU_REPORT_UNINITIALISED_REGISTER))
-        report_add(warp, inst, EMU_REPORT_UNINITIALISED_REGISTER, unknown, 0,
+        emu_report_add(warp, inst, EMU_REPORT_UNINITIALISED_REGISTER, unknown, 0,
                    "the guard was never written in lanes 0x%08x", unknown);
     return lanes & (inst->guard.negated ? ~mask : mask);
 }
@@ -193,14 +193,14 @@ static void step(struct emu_warp *warp) {
         cta->counters.lane_instructions += lane_count;
         cta->unit_lanes[inst->unit] += lane_count;
         if (cta->trace)
-            trace_issue(cta->trace, warp, inst);
+            emu_trace_issue(cta->trace, warp, inst);
     }
     if (inst->exec(warp, inst, active) != EMU_STEP_NEXT)
         return;
     for (int i = 0; i < inst->dst_count; i++)
         warp->init[inst->dst[i].reg] |= active;
     if (cta->grid->entry->uses_wgmma)
-        wgmma_note_writes(warp, inst);
+        emu_wgmma_note_writes(warp, inst);
     warp->splits[warp->current].pc++;
 }
 
@@ -224,7 +224,7 @@ static struct emu_warp *pick_warp(struct emu_cta *cta) {
             continue;
         count++;
         bool better = cta->trace ? !pick || warp->time < pick->time
-                                 : !pick || cta_random(cta) % count == 0;
+                                 : !pick || emu_cta_random(cta) % count == 0;
         if (better)
             pick = warp;
     }
@@ -248,23 +248,23 @@ static bool wake_pollers(struct emu_cta *cta) {
     return any && ++cta->idle_polls < 2000;
 }
 
-bool cta_run(struct emu_cta *cta, uint64_t budget) {
+bool emu_cta_run(struct emu_cta *cta, uint64_t budget) {
     uint64_t end = cta->steps + budget, limit = cta->grid->options->max_instructions;
     while (cta->alive_warps > 0 && !cta->failed && cta->steps < end) {
         struct emu_warp *warp = pick_warp(cta);
         if (!warp) {
-            if (cta_complete_pending(cta) || wake_pollers(cta))
+            if (emu_cta_complete_pending(cta) || wake_pollers(cta))
                 continue;
-            report_deadlock(cta, "no warp can run");
+            emu_report_deadlock(cta, "no warp can run");
             cta->failed = true;
             break;
         }
-        uint64_t r = cta_random(cta);
+        uint64_t r = emu_cta_random(cta);
         run_warp(warp, cta->trace ? 1 : (r & 7) == 0 ? 1 : 1 + (r >> 8) % 64);
         if (!cta->late && (r >> 32) % 4 == 0 && !cta->trace)
-            cta_complete_pending(cta);
+            emu_cta_complete_pending(cta);
         if (cta->steps > limit) {
-            report_deadlock(cta, "the instruction limit is reached");
+            emu_report_deadlock(cta, "the instruction limit is reached");
             cta->failed = true;
         }
     }

@@ -42,7 +42,7 @@ static void report_conflict(struct access *a, int lane, uint32_t word, bool writ
     enum emu_report_kind kind =
         clock == EMU_CLOCK_IN_FLIGHT ? EMU_REPORT_ASYNC_IN_FLIGHT : EMU_REPORT_RACE;
     if (check_on(cta, kind))
-        report_add(a->warp, a->inst, kind, 1u << lane, word * 4u,
+        emu_report_add(a->warp, a->inst, kind, 1u << lane, word * 4u,
                    "%s shared memory that %s by %s with no synchronisation between",
                    write ? "writes" : "reads", what, agent_name(cta, agent, clock));
 }
@@ -59,7 +59,7 @@ static void check_last_write(struct access *a, int lane, uint32_t word, uint32_t
         clock == EMU_CLOCK_IN_FLIGHT || clock <= a->warp->fenced.at[agent])
         return;
     if (check_on(a->warp->cta, EMU_REPORT_PROXY))
-        report_add(a->warp, a->inst, EMU_REPORT_PROXY, 1u << lane, word * 4u,
+        emu_report_add(a->warp, a->inst, EMU_REPORT_PROXY, 1u << lane, word * 4u,
                    "warp %d wrote it through the generic proxy; fence.proxy.async is missing "
                    "between", agent);
 }
@@ -70,7 +70,7 @@ static void read_word(struct access *a, int lane, uint32_t word, uint32_t nibble
     bool unordered = s->write_clock[word] > a->warp->clock.at[s->writer[word] & WRITER_AGENT];
     if ((s->bytes[word] & nibble) != nibble && !unordered &&
         check_on(cta, EMU_REPORT_UNINITIALISED_MEMORY)) {
-        report_add(a->warp, a->inst, EMU_REPORT_UNINITIALISED_MEMORY, 1u << lane, word * 4u,
+        emu_report_add(a->warp, a->inst, EMU_REPORT_UNINITIALISED_MEMORY, 1u << lane, word * 4u,
                    "shared memory that was never written");
         s->bytes[word] |= (uint8_t)nibble;
     }
@@ -111,17 +111,17 @@ static void write_word(struct access *a, int lane, uint32_t word, uint32_t nibbl
     s->readers[word] = 0;
 }
 
-uint8_t *access_shared_range(struct access *a, int lane, uint32_t address, uint32_t size,
+uint8_t *emu_access_shared_range(struct access *a, int lane, uint32_t address, uint32_t size,
                              uint32_t align, bool write) {
     struct emu_cta *cta = a->warp->cta;
     if (address > cta->shared_bytes || size > cta->shared_bytes - address) {
-        report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
+        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
                    "%s %u bytes of shared memory, which has %u bytes", write ? "writes" : "reads",
                    size, cta->shared_bytes);
         return NULL;
     }
     if ((address & (align - 1)) && check_on(cta, EMU_REPORT_MISALIGNED))
-        report_add(a->warp, a->inst, EMU_REPORT_MISALIGNED, 1u << lane, address,
+        emu_report_add(a->warp, a->inst, EMU_REPORT_MISALIGNED, 1u << lane, address,
                    "the address is not a multiple of %u", align);
     if (a->is_sync)
         clock_acquire(a->warp, &cta->atomic_clock, &cta->atomic_fenced);
@@ -137,7 +137,7 @@ uint8_t *access_shared_range(struct access *a, int lane, uint32_t address, uint3
     return cta->shared + address;
 }
 
-void access_shared_landed(struct emu_cta *cta, uint32_t address, uint32_t size, int agent,
+void emu_access_shared_landed(struct emu_cta *cta, uint32_t address, uint32_t size, int agent,
                           uint32_t stamp) {
     struct shared_shadow *s = &cta->shadow;
     for (uint32_t word = address / 4; word * 4 < address + size; word++) {
@@ -148,7 +148,7 @@ void access_shared_landed(struct emu_cta *cta, uint32_t address, uint32_t size, 
     }
 }
 
-void access_shared_was_read(struct emu_warp *warp, uint32_t address, uint32_t size) {
+void emu_access_shared_was_read(struct emu_warp *warp, uint32_t address, uint32_t size) {
     uint32_t *clock = warp->cta->shadow.read_clock +
                       (size_t)warp->index * warp->cta->shared_words;
     for (uint32_t word = address / 4; word * 4 < address + size; word++)

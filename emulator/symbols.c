@@ -15,13 +15,13 @@ static unsigned hash_name(const char *name) {
     return hash % PARSE_BUCKETS;
 }
 
-void parse_scope_open(struct parser *parser) {
+void emu_parse_scope_open(struct parser *parser) {
     if (parser->depth + 1 >= (int)(sizeof parser->scope / sizeof parser->scope[0]))
-        parse_fail(parser, "blocks nested deeper than 62");
+        emu_parse_fail(parser, "blocks nested deeper than 62");
     parser->scope[++parser->depth] = NULL;
 }
 
-void parse_scope_close(struct parser *parser) {
+void emu_parse_scope_close(struct parser *parser) {
     for (struct symbol *s = parser->scope[parser->depth]; s; s = s->scope_next) {
         struct symbol **link = &parser->buckets[hash_name(s->name)];
         while (*link != s)
@@ -31,19 +31,19 @@ void parse_scope_close(struct parser *parser) {
     parser->depth--;
 }
 
-struct symbol *parse_lookup(const struct parser *parser, const char *name) {
+struct symbol *emu_parse_lookup(const struct parser *parser, const char *name) {
     struct symbol *s = parser->buckets[hash_name(name)];
     while (s && strcmp(s->name, name) != 0)
         s = s->bucket_next;
     return s;
 }
 
-struct symbol *parse_declare(struct parser *parser, const char *name, enum symbol_kind kind) {
+struct symbol *emu_parse_declare(struct parser *parser, const char *name, enum symbol_kind kind) {
     unsigned bucket = hash_name(name);
-    struct symbol *outer = parse_lookup(parser, name);
+    struct symbol *outer = emu_parse_lookup(parser, name);
     for (struct symbol *s = parser->scope[parser->depth]; outer && s; s = s->scope_next)
         if (s == outer)
-            parse_fail(parser, "'%s' is declared twice", name);
+            emu_parse_fail(parser, "'%s' is declared twice", name);
     struct symbol *symbol = ARENA_NEW(parser->arena, struct symbol);
     *symbol = (struct symbol){.name = name, .kind = kind,
                               .bucket_next = parser->buckets[bucket],
@@ -53,12 +53,12 @@ struct symbol *parse_declare(struct parser *parser, const char *name, enum symbo
     return symbol;
 }
 
-int32_t parse_add_register(struct parser *parser, const char *name, enum emu_type type) {
+int32_t emu_parse_add_register(struct parser *parser, const char *name, enum emu_type type) {
     struct emu_module *module = parser->module;
     unsigned bytes = emu_type_bytes(type);
     int32_t size = bytes == 0 ? 4 : bytes <= 4 ? 128 : (int32_t)bytes * EMU_LANES;
     if (module->registers.count >= 1u << 18)
-        parse_fail(parser, "more than %u registers", 1u << 18);
+        emu_parse_fail(parser, "more than %u registers", 1u << 18);
     if (size > 4) /* lane arrays start at cache lines */
         module->register_bytes = (module->register_bytes + 63) & ~63;
     vec_push(parser->arena, &module->registers,
@@ -97,7 +97,7 @@ static int32_t add_constant(struct parser *parser, uint64_t value, uint8_t width
     return ~(int32_t)offset;
 }
 
-int32_t parse_constant(struct parser *parser, uint64_t value, uint8_t width) {
+int32_t emu_parse_constant(struct parser *parser, uint64_t value, uint8_t width) {
     uint64_t hash = (value ^ width) * 0x9e3779b97f4a7c15u;
     uint32_t slot = (uint32_t)(hash >> 40) % PARSE_CONSTANT_SLOTS;
     while (parser->constants[slot].used &&
@@ -113,7 +113,7 @@ int32_t parse_constant(struct parser *parser, uint64_t value, uint8_t width) {
     return offset;
 }
 
-enum emu_type parse_type(const char *word) {
+enum emu_type emu_parse_type(const char *word) {
     static const char *const names[EMU_TYPE_COUNT] = {
 #define T(name, class, bytes) [EMU_TYPE_##name] = "." #name,
 #include "emulator/types.def"
@@ -125,7 +125,7 @@ enum emu_type parse_type(const char *word) {
     return EMU_TYPE_NONE;
 }
 
-int32_t parse_label(struct parser *parser, const char *name) {
+int32_t emu_parse_label(struct parser *parser, const char *name) {
     struct symbol **bucket = &parser->label_buckets[hash_name(name) % PARSE_LABEL_BUCKETS];
     for (struct symbol *s = *bucket; s; s = s->bucket_next)
         if (strcmp(s->name, name) == 0)
@@ -139,13 +139,13 @@ int32_t parse_label(struct parser *parser, const char *name) {
     return symbol->index;
 }
 
-void parse_labels_reset(struct parser *parser) {
+void emu_parse_labels_reset(struct parser *parser) {
     memset(parser->label_buckets, 0, sizeof parser->label_buckets);
     parser->labels.count = 0;
     parser->label_names.count = 0;
 }
 
-void parse_patch_shared(struct parser *parser, uint32_t dynamic_base) {
+void emu_parse_patch_shared(struct parser *parser, uint32_t dynamic_base) {
     for (size_t i = 0; i < parser->patches.count; i++) {
         const struct shared_patch *p = &parser->patches.data[i];
         write_constant(parser->module, (size_t)~p->offset,
@@ -153,7 +153,7 @@ void parse_patch_shared(struct parser *parser, uint32_t dynamic_base) {
     }
 }
 
-int32_t parse_shared_constant(struct parser *parser, uint64_t addend, uint8_t width) {
+int32_t emu_parse_shared_constant(struct parser *parser, uint64_t addend, uint8_t width) {
     int32_t offset = add_constant(parser, addend, width);
     vec_push(parser->arena, &parser->patches,
              (struct shared_patch){offset, width, addend});

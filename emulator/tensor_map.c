@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-unsigned tensor_type_bytes(enum emu_tensor_type type) {
+unsigned emu_tensor_type_bytes(enum emu_tensor_type type) {
     static const uint8_t bytes[EMU_TENSOR_TYPE_COUNT] = {
         [EMU_TENSOR_UINT8] = 1,   [EMU_TENSOR_UINT16] = 2,      [EMU_TENSOR_UINT32] = 4,
         [EMU_TENSOR_INT32] = 4,   [EMU_TENSOR_UINT64] = 8,      [EMU_TENSOR_INT64] = 8,
@@ -48,7 +48,7 @@ bool emu_tensor_map_encode(uint8_t out_map[128], enum emu_tensor_type type, uint
                            enum emu_tensor_swizzle swizzle, bool nan_fill,
                            struct emu_error *out_error) {
     static const uint32_t swizzle_bytes[EMU_SWIZZLE_COUNT] = {256 * 8, 32, 64, 128};
-    unsigned size = tensor_type_bytes(type);
+    unsigned size = emu_tensor_type_bytes(type);
     if (size == 0 || swizzle >= EMU_SWIZZLE_COUNT)
         return refuse(out_error, "unknown element type %u or swizzle %u", type, swizzle);
     if (rank < 1 || rank > 5)

@@ -19,7 +19,7 @@ struct tensor_map {
 _Static_assert(sizeof(struct tensor_map) == 128, "a tensor map has 128 bytes");
 
 /* Bytes of an element. */
-unsigned tensor_type_bytes(enum emu_tensor_type type);
+unsigned emu_tensor_type_bytes(enum emu_tensor_type type);
 
 /* Where the byte at shared address `address` goes under a swizzle: the 16-byte
  * chunk number within a row is xored with the row number. */

@@ -1,7 +1,7 @@
 /* TMA: bulk copies between global and shared memory, with and without a tensor
  * map.
  *
- * A load is in flight from its issue until cta_complete_pending picks it; then
+ * A load is in flight from its issue until emu_cta_complete_pending picks it; then
  * the bytes land and the mbarrier gets its transaction bytes.  A store reads
  * shared memory when its thread waits for the group, the latest moment allowed;
  * until then nobody may overwrite the source.
@@ -71,7 +71,7 @@ static void load_row(struct access *a, const struct box *box, uint32_t row, uint
         return;
     size_t size = (size_t)(end - first) * box->element;
     address += (uint64_t)(box->at[0] + first) * box->element;
-    const uint8_t *from = access_global_range(a, 0, address, size, false);
+    const uint8_t *from = emu_access_global_range(a, 0, address, size, false);
     if (from)
         memcpy(bytes + first * box->element, from, size);
 }
@@ -85,7 +85,7 @@ static void store_row(struct access *a, const struct box *box, uint32_t row,
         return;
     size_t size = (size_t)(end - first) * box->element;
     address += (uint64_t)(box->at[0] + first) * box->element;
-    uint8_t *to = access_global_range(a, 0, address, size, true);
+    uint8_t *to = emu_access_global_range(a, 0, address, size, true);
     if (to)
         memcpy(to, bytes + first * box->element, size);
 }
@@ -108,15 +108,15 @@ static void shared_row(struct emu_cta *cta, const struct box *box, uint32_t shar
 static bool read_map(struct emu_warp *warp, const struct emu_inst *inst, int lane, int operand,
                      int disp, uint8_t out_map[128]) {
     uint64_t address = lane_value(warp, inst->src[operand], lane) + (uint64_t)inst->disp[disp];
-    struct access access = access_plain(warp, inst);
+    struct access access = emu_access_plain(warp, inst);
     for (unsigned i = 0; i < 128; i += 16)
-        if (!access_load(&access, EMU_SPACE_GENERIC, lane, address + i, 16, out_map + i))
+        if (!emu_access_load(&access, EMU_SPACE_GENERIC, lane, address + i, 16, out_map + i))
             return false;
     struct tensor_map map;
     memcpy(&map, out_map, sizeof map);
     bool valid = map.magic == TENSOR_MAP_MAGIC && map.rank == inst->target_count;
     if ((address % 64 || !valid) && check_on(warp->cta, EMU_REPORT_INVALID))
-        report_add(warp, inst, EMU_REPORT_INVALID, 1u << lane, address,
+        emu_report_add(warp, inst, EMU_REPORT_INVALID, 1u << lane, address,
                    map.magic != TENSOR_MAP_MAGIC ? "there is no tensor map at this address"
                    : address % 64 ? "a tensor map must be aligned to 64 bytes"
                                   : "the tensor map has another rank than the instruction");
@@ -134,26 +134,26 @@ static uint32_t shared_operand(struct emu_warp *warp, const struct emu_inst *ins
     uint64_t address = lane_value(warp, inst->src[operand], lane) + (uint64_t)inst->disp[disp];
     uint64_t offset = address;
     if (inst->src[operand].width == 8)
-        access_resolve(address, &offset);
+        emu_access_resolve(address, &offset);
     return (uint32_t)offset;
 }
 
 /* ---- loads -------------------------------------------------------------------------- */
 
 static void land(struct emu_cta *cta, struct pending_copy *copy) {
-    struct mbarrier *barrier = mbarrier_find(cta, copy->mbarrier);
+    struct mbarrier *barrier = emu_mbarrier_find(cta, copy->mbarrier);
     uint32_t clock = ++cta->async_clock;
-    access_shared_landed(cta, copy->shared, copy->bytes, EMU_AGENT_ASYNC, clock);
+    emu_access_shared_landed(cta, copy->shared, copy->bytes, EMU_AGENT_ASYNC, clock);
     if (!barrier)
         return;
     if (copy->ready > barrier->arriving_time)
         barrier->arriving_time = copy->ready;
-    mbarrier_complete_tx(cta, barrier, copy->bytes, clock);
+    emu_mbarrier_complete_tx(cta, barrier, copy->bytes, clock);
 }
 
 static void complete_tensor(struct emu_cta *cta, struct pending_copy *copy) {
     struct box box = box_of(copy->map, copy->coordinates);
-    struct access access = access_plain(&cta->warps[copy->warp], copy->inst);
+    struct access access = emu_access_plain(&cta->warps[copy->warp], copy->inst);
     uint8_t row[256 * 8];
     for (uint32_t r = 0; r < box.rows; r++) {
         load_row(&access, &box, r, row);
@@ -163,8 +163,8 @@ static void complete_tensor(struct emu_cta *cta, struct pending_copy *copy) {
 }
 
 static void complete_bulk(struct emu_cta *cta, struct pending_copy *copy) {
-    struct access access = access_plain(&cta->warps[copy->warp], copy->inst);
-    const uint8_t *from = access_global_range(&access, 0, copy->global, copy->bytes, false);
+    struct access access = emu_access_plain(&cta->warps[copy->warp], copy->inst);
+    const uint8_t *from = emu_access_global_range(&access, 0, copy->global, copy->bytes, false);
     if (from)
         memcpy(cta->shared + copy->shared, from, copy->bytes);
     land(cta, copy);
@@ -174,25 +174,25 @@ static void complete_bulk(struct emu_cta *cta, struct pending_copy *copy) {
 static bool begin_load(struct emu_warp *warp, int lane, struct pending_copy *copy,
                        uint32_t align) {
     struct emu_cta *cta = warp->cta;
-    struct mbarrier *barrier = mbarrier_get(warp, copy->inst, 1u << lane, copy->mbarrier);
+    struct mbarrier *barrier = emu_mbarrier_get(warp, copy->inst, 1u << lane, copy->mbarrier);
     if (!barrier)
         return false;
     if (!barrier->fenced && check_on(cta, EMU_REPORT_PROXY))
-        report_add(warp, copy->inst, EMU_REPORT_PROXY, 1u << lane, copy->mbarrier,
+        emu_report_add(warp, copy->inst, EMU_REPORT_PROXY, 1u << lane, copy->mbarrier,
                    "the initialisation of the mbarrier was not made visible to the async proxy "
                    "(fence.mbarrier_init or fence.proxy.async)");
-    struct access access = access_plain(warp, copy->inst);
+    struct access access = emu_access_plain(warp, copy->inst);
     access.async_proxy = true;
     access.agent = EMU_AGENT_ASYNC;
     access.stamp = EMU_CLOCK_IN_FLIGHT;
-    if (!access_shared_range(&access, lane, copy->shared, copy->bytes, align, true))
+    if (!emu_access_shared_range(&access, lane, copy->shared, copy->bytes, align, true))
         return false;
     cta->counters.async_copy_bytes += copy->bytes;
     cta->counters.global_read_bytes += copy->bytes;
     cta->counters.global_read_sectors += (copy->bytes + 31) / 32;
     cta->counters.shared_write_bytes += copy->bytes;
     if (cta->trace)
-        copy->ready = trace_copy(cta->trace, warp->time, copy->bytes);
+        copy->ready = emu_trace_copy(cta->trace, warp->time, copy->bytes);
     vec_push(cta->arena, &cta->pending, *copy);
     return true;
 }
@@ -226,7 +226,7 @@ EXEC(bulk_load) {
         copy.bytes = src32(warp, inst, 2)->u[lane];
         copy.mbarrier = shared_operand(warp, inst, lane, 3, 2);
         if ((copy.bytes % 16 || copy.global % 16) && check_on(warp->cta, EMU_REPORT_MISALIGNED))
-            report_add(warp, inst, EMU_REPORT_MISALIGNED, 1u << lane, copy.global,
+            emu_report_add(warp, inst, EMU_REPORT_MISALIGNED, 1u << lane, copy.global,
                        "%u bytes from this address; both must be multiples of 16", copy.bytes);
         begin_load(warp, lane, &copy, 16);
     }
@@ -236,10 +236,10 @@ EXEC(bulk_load) {
 /* ---- stores --------------------------------------------------------------------------- */
 
 static void begin_store(struct emu_warp *warp, int lane, struct bulk_op *op, uint32_t align) {
-    struct access access = access_plain(warp, op->inst);
+    struct access access = emu_access_plain(warp, op->inst);
     access.async_proxy = true;
     access.stamp = EMU_CLOCK_IN_FLIGHT;
-    if (!access_shared_range(&access, lane, op->shared, op->bytes, align, false))
+    if (!emu_access_shared_range(&access, lane, op->shared, op->bytes, align, false))
         return;
     op->group = warp->bulk_group;
     warp->cta->counters.shared_read_bytes += op->bytes;
@@ -273,7 +273,7 @@ EXEC(bulk_store) {
         op.shared = shared_operand(warp, inst, lane, 1, 1);
         op.bytes = src32(warp, inst, 2)->u[lane];
         if ((op.bytes % 16 || op.global % 16) && check_on(warp->cta, EMU_REPORT_MISALIGNED))
-            report_add(warp, inst, EMU_REPORT_MISALIGNED, 1u << lane, op.global,
+            emu_report_add(warp, inst, EMU_REPORT_MISALIGNED, 1u << lane, op.global,
                        "%u bytes to this address; both must be multiples of 16", op.bytes);
         begin_store(warp, lane, &op, 16);
     }
@@ -281,7 +281,7 @@ EXEC(bulk_store) {
 }
 
 static void complete_store(struct emu_warp *warp, struct bulk_op *op) {
-    struct access access = access_plain(warp, op->inst);
+    struct access access = emu_access_plain(warp, op->inst);
     if (op->inst->exec == exec_tma_store) {
         struct box box = box_of(op->map, op->coordinates);
         uint8_t row[256 * 8];
@@ -290,11 +290,11 @@ static void complete_store(struct emu_warp *warp, struct bulk_op *op) {
             store_row(&access, &box, r, row);
         }
     } else {
-        uint8_t *to = access_global_range(&access, 0, op->global, op->bytes, true);
+        uint8_t *to = emu_access_global_range(&access, 0, op->global, op->bytes, true);
         if (to)
             memcpy(to, warp->cta->shared + op->shared, op->bytes);
     }
-    access_shared_was_read(warp, op->shared, op->bytes);
+    emu_access_shared_was_read(warp, op->shared, op->bytes);
 }
 
 EXEC(bulk_commit) {
@@ -319,11 +319,11 @@ EXEC(bulk_wait) {
     return EMU_STEP_NEXT;
 }
 
-void bulk_finish(struct emu_warp *warp) {
+void emu_bulk_finish(struct emu_warp *warp) {
     for (size_t i = 0; i < warp->bulk.count; i++) {
         struct bulk_op *op = &warp->bulk.data[i];
         if (check_on(warp->cta, EMU_REPORT_ASYNC_IN_FLIGHT))
-            report_add(warp, op->inst, EMU_REPORT_ASYNC_IN_FLIGHT, 0, op->shared,
+            emu_report_add(warp, op->inst, EMU_REPORT_ASYNC_IN_FLIGHT, 0, op->shared,
                        "the warp ends while its source is being read "
                        "(cp.async.bulk.wait_group.read is missing)");
         complete_store(warp, op);

@@ -60,7 +60,7 @@ static int unit_track(int quarter, enum emu_unit unit) {
     return TRACK_UNITS + (int)unit * QUARTERS + quarter;
 }
 
-struct trace *trace_create(struct emu_cta *cta) {
+struct trace *emu_trace_create(struct emu_cta *cta) {
     struct trace *trace = calloc(1, sizeof *trace);
     char name[64];
     if (!trace)
@@ -124,7 +124,7 @@ static bool is_wgmma(const struct emu_inst *inst) {
     return inst->exec == exec_wgmma_ss || inst->exec == exec_wgmma_rs;
 }
 
-void trace_issue(struct trace *trace, struct emu_warp *warp, const struct emu_inst *inst) {
+void emu_trace_issue(struct trace *trace, struct emu_warp *warp, const struct emu_inst *inst) {
     int quarter = warp->index % QUARTERS;
     enum emu_unit unit = inst->unit;
     uint64_t *busy = &trace->free[quarter][unit], start = warp->time;
@@ -151,7 +151,7 @@ void trace_issue(struct trace *trace, struct emu_warp *warp, const struct emu_in
                warp->index, inst->origin, start, start + cycles);
 }
 
-uint64_t trace_copy(struct trace *trace, uint64_t start, uint32_t bytes) {
+uint64_t emu_trace_copy(struct trace *trace, uint64_t start, uint32_t bytes) {
     enum { BYTES_PER_CYCLE = 32 };
     uint64_t begin = latest(start, trace->copy_free);
     trace->copy_free = begin + bytes / BYTES_PER_CYCLE;
@@ -159,7 +159,7 @@ uint64_t trace_copy(struct trace *trace, uint64_t start, uint32_t bytes) {
     return trace->copy_free + COPY_LATENCY;
 }
 
-uint64_t trace_wgmma(struct trace *trace, struct emu_warp *warp, uint64_t flop) {
+uint64_t emu_trace_wgmma(struct trace *trace, struct emu_warp *warp, uint64_t flop) {
     int quarter = warp->index % QUARTERS;
     uint64_t *busy = &trace->free[quarter][EMU_UNIT_TENSOR];
     uint64_t start = latest(warp->time, *busy), end = start + flop / trace->mma_flop_per_cycle;
@@ -169,7 +169,7 @@ uint64_t trace_wgmma(struct trace *trace, struct emu_warp *warp, uint64_t flop) 
     return end + rates[EMU_UNIT_TENSOR].latency;
 }
 
-void trace_finish(struct trace *trace, struct emu_cta *cta) {
+void emu_trace_finish(struct trace *trace, struct emu_cta *cta) {
     uint64_t end = 0;
     for (int w = 0; w < cta->warp_count; w++) {
         close_segment(trace, &trace->warps[w], w);

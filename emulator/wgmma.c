@@ -60,7 +60,7 @@ static uint32_t chunk_address(const struct operand *o, uint32_t r, uint32_t c) {
 /* Calls for every chunk of rows [first, first+count) along M or N. */
 static void check_operand(struct emu_warp *warp, const struct emu_inst *inst,
                           const struct operand *o, uint32_t first, uint32_t count) {
-    struct access access = access_plain(warp, inst);
+    struct access access = emu_access_plain(warp, inst);
     access.async_proxy = true;
     access.stamp = EMU_CLOCK_IN_FLIGHT;
     uint32_t rows = o->mn_major ? K_SIZE : count, chunks = o->mn_major ? count / 8 : 2;
@@ -68,7 +68,7 @@ static void check_operand(struct emu_warp *warp, const struct emu_inst *inst,
         for (uint32_t c = 0; c < chunks; c++) {
             uint32_t at = o->mn_major ? chunk_address(o, r, first / 8 + c)
                                       : chunk_address(o, first + r, c);
-            access_shared_range(&access, 0, at, 16, 16, false);
+            emu_access_shared_range(&access, 0, at, 16, 16, false);
         }
     warp->cta->counters.shared_read_bytes += (uint64_t)rows * chunks * 16;
 }
@@ -81,7 +81,7 @@ static void release_operand(struct emu_warp *warp, const struct operand *o, uint
             uint32_t at = o->mn_major ? chunk_address(o, r, first / 8 + c)
                                       : chunk_address(o, first + r, c);
             if (at + 16 <= warp->cta->shared_bytes)
-                access_shared_was_read(warp, at, 16);
+                emu_access_shared_was_read(warp, at, 16);
         }
 }
 
@@ -234,14 +234,14 @@ static void report_flight(struct emu_warp *warp, const struct emu_inst *inst, ui
                           int32_t reg, const char *verb) {
     const struct emu_module *module = warp->cta->grid->module;
     if (check_on(warp->cta, EMU_REPORT_WGMMA_REGISTER))
-        report_add(warp, inst, EMU_REPORT_WGMMA_REGISTER, active, 0,
+        emu_report_add(warp, inst, EMU_REPORT_WGMMA_REGISTER, active, 0,
                    "%s %s, %s of a wgmma that was not waited for", verb,
                    module->registers.data[reg].name,
                    warp->reg_flight[reg] & FLIGHT_ACCUMULATOR ? "an accumulator"
                                                               : "part of the operand A");
 }
 
-void wgmma_check_registers(struct emu_warp *warp, const struct emu_inst *inst, uint32_t active) {
+void emu_wgmma_check_registers(struct emu_warp *warp, const struct emu_inst *inst, uint32_t active) {
     uint8_t own = is_wgmma(inst) ? FLIGHT_ACCUMULATOR : 0;
     for (int i = 0; i < inst->dst_count; i++)
         if (warp->reg_flight[inst->dst[i].reg] & (FLIGHT_ACCUMULATOR | FLIGHT_A) & ~own)
@@ -253,7 +253,7 @@ void wgmma_check_registers(struct emu_warp *warp, const struct emu_inst *inst, u
             report_flight(warp, inst, active, inst->src[i].reg, "reads");
 }
 
-void wgmma_note_writes(struct emu_warp *warp, const struct emu_inst *inst) {
+void emu_wgmma_note_writes(struct emu_warp *warp, const struct emu_inst *inst) {
     for (int i = 0; !is_wgmma(inst) && i < inst->dst_count; i++)
         warp->reg_flight[inst->dst[i].reg] |= UNFENCED;
 }
@@ -268,7 +268,7 @@ static void check_fenced(struct emu_warp *warp, const struct emu_inst *inst) {
         if (inst->src[i].reg >= 0 && warp->reg_flight[inst->src[i].reg] & UNFENCED)
             name = module->registers.data[inst->src[i].reg].name;
     if (name && check_on(warp->cta, EMU_REPORT_WGMMA_REGISTER))
-        report_add(warp, inst, EMU_REPORT_WGMMA_REGISTER, ALL_LANES, 0,
+        emu_report_add(warp, inst, EMU_REPORT_WGMMA_REGISTER, ALL_LANES, 0,
                    "%s was written and no wgmma.fence followed", name);
 }
 
@@ -281,7 +281,7 @@ static void check_accumulators(struct emu_warp *warp, const struct emu_inst *ins
         if (warp->init[reg] == ALL_LANES)
             continue;
         if (check_on(warp->cta, EMU_REPORT_UNINITIALISED_REGISTER))
-            report_add(warp, inst, EMU_REPORT_UNINITIALISED_REGISTER, ~warp->init[reg], 0,
+            emu_report_add(warp, inst, EMU_REPORT_UNINITIALISED_REGISTER, ~warp->init[reg], 0,
                        "the accumulator %s was never written", module->registers.data[reg].name);
         warp->init[reg] = ALL_LANES;
     }
@@ -293,7 +293,7 @@ static enum emu_step issue(struct emu_warp *warp, const struct emu_inst *inst, u
     if (!check_converged(warp, inst, active))
         return EMU_STEP_NEXT;
     if (cta->warp_count % 4 && check_on(cta, EMU_REPORT_INVALID))
-        report_add(warp, inst, EMU_REPORT_INVALID, active, 0,
+        emu_report_add(warp, inst, EMU_REPORT_INVALID, active, 0,
                    "%d warps do not make whole warpgroups", cta->warp_count);
     uint32_t scale = src_predicate(warp, inst, b + 1);
     struct wgmma_op op = {.inst = inst, .group = warp->wgmma_group, .accumulate = scale & 1,
@@ -311,7 +311,7 @@ static enum emu_step issue(struct emu_warp *warp, const struct emu_inst *inst, u
     uint64_t flop = 2u * 16 * K_SIZE * (uint64_t)inst->shape_n;
     cta->counters.mma_flop += flop;
     if (cta->trace)
-        op.done = trace_wgmma(cta->trace, warp, flop);
+        op.done = emu_trace_wgmma(cta->trace, warp, flop);
     vec_push(cta->arena, &warp->wgmma, op);
     return EMU_STEP_NEXT;
 }
