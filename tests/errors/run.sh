@@ -76,6 +76,17 @@ repeat a 17000000 >"$scratch/huge.attn"
 generated huge "File too large"
 printf '%s q < kv' "$head" >"$scratch/truncated.attn"
 generated truncated "missing '}' at the end of the file"
+awk 'BEGIN { for (i = 0; i < 5000; i++) printf "const c%d = c%d;\n", i, i + 1
+    print "const c5000 = 1;" }' >"$scratch/forward.attn"
+generated forward 'definitions that use each other are nested too deeply'
+awk -v head="$head" 'BEGIN { print head "true;"
+    for (i = 0; i < 50000; i++) print "mask q < kv;"; print "}" }' >"$scratch/lines.attn"
+generated lines 'the attention has more than 100000 operations'
+awk -v dir="$scratch" 'BEGIN { for (i = 0; i < 70; i++) {
+    file = sprintf("%s/import%d.attn", dir, i)
+    printf "import \"import%d.attn\";\n", i + 1 > file; close(file) }
+    print "const X = 1;" > (dir "/import70.attn") }'
+generated import0 'imports are nested deeper than 64 files'
 { printf '%s' "$head"; repeat '(' 256; printf q; repeat ')' 256; echo ' < 3; }'; } \
     >"$scratch/parentheses-256.attn"
 count=$((count + 1))

@@ -112,3 +112,97 @@ Test(fold, conversions_truncate_and_saturate) {
     cr_assert_eq(fold_float(fold_cast(TYPE_I32, TYPE_F32, 16777217)),
                  16777216.0f);
 }
+
+struct i32_case {
+    enum binary_op op;
+    int32_t a, b, expected;
+};
+
+Test(fold, i32_operators) {
+    static const struct i32_case cases[] = {
+        {BINARY_ADD, 3, -5, -2},      {BINARY_SUB, 3, -5, 8},
+        {BINARY_MUL, -3, 5, -15},     {BINARY_AND, 12, 10, 8},
+        {BINARY_OR, 12, 10, 14},      {BINARY_XOR, 12, 10, 6},
+        {BINARY_AND, -1, 255, 255},   {BINARY_LT, -1, 0, 1},
+        {BINARY_LT, 0, 0, 0},         {BINARY_LE, 0, 0, 1},
+        {BINARY_LE, 1, 0, 0},         {BINARY_GT, 1, 0, 1},
+        {BINARY_GT, -1, 1, 0},        {BINARY_GE, 1, 1, 1},
+        {BINARY_GE, INT32_MIN, 0, 0}, {BINARY_EQ, 4, 4, 1},
+        {BINARY_EQ, 4, 5, 0},         {BINARY_NE, 4, 5, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        cr_expect_eq(i32(cases[i].op, cases[i].a, cases[i].b),
+                     cases[i].expected, "case %zu", i);
+}
+
+struct f32_case {
+    enum binary_op op;
+    float a, b;
+    uint32_t expected;
+};
+
+Test(fold, f32_comparisons_with_nan_are_false_but_for_ne) {
+    static const struct f32_case cases[] = {
+        {BINARY_LT, 1, 2, 1}, {BINARY_LT, NAN, 2, 0},
+        {BINARY_LE, 2, 2, 1}, {BINARY_LE, 2, NAN, 0},
+        {BINARY_GT, 3, 2, 1}, {BINARY_GT, NAN, 2, 0},
+        {BINARY_GE, 2, 2, 1}, {BINARY_GE, NAN, 2, 0},
+        {BINARY_EQ, 2, 2, 1}, {BINARY_EQ, 0, -0.0f, 1},
+        {BINARY_NE, 2, 2, 0}, {BINARY_NE, 1, 2, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t out;
+        fold_binary(cases[i].op, TYPE_F32, fold_bits(cases[i].a),
+                    fold_bits(cases[i].b), &out);
+        cr_expect_eq(out, cases[i].expected, "case %zu", i);
+    }
+    uint32_t out, nan = fold_bits(NAN);
+    fold_binary(BINARY_EQ, TYPE_F32, nan, nan, &out);
+    cr_expect_eq(out, 0);
+    fold_binary(BINARY_NE, TYPE_F32, nan, nan, &out);
+    cr_expect_eq(out, 1);
+    cr_expect_eq(f32(BINARY_SUB, 1.5f, 2.0f), -0.5f);
+}
+
+Test(fold, bool_operators) {
+    static const enum binary_op ops[] = {
+        BINARY_AND, BINARY_AND_THEN, BINARY_OR, BINARY_OR_ELSE,
+        BINARY_XOR, BINARY_NE,       BINARY_EQ};
+    static const uint32_t tables[] = {0x8, 0x8, 0xe, 0xe, 0x6, 0x6, 0x9};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        for (uint32_t pair = 0; pair < 4; pair++) {
+            uint32_t out;
+            fold_binary(ops[i], TYPE_BOOL, pair & 1, pair >> 1, &out);
+            cr_expect_eq(out, tables[i] >> pair & 1, "operator %zu", i);
+        }
+    uint32_t out;
+    fold_unary(UNARY_NOT, TYPE_BOOL, 1, &out);
+    cr_expect_eq(out, 0);
+    fold_unary(UNARY_BIT_NOT, TYPE_I32, 5, &out);
+    cr_expect_eq((int32_t)out, -6);
+}
+
+Test(fold, i32_built_ins_stay_i32) {
+    uint32_t args[] = {(uint32_t)-7, 3, 2}, out;
+    fold_builtin(BUILTIN_ABS, TYPE_I32, args, &out);
+    cr_expect_eq(out, 7);
+    fold_builtin(BUILTIN_MIN, TYPE_I32, args, &out);
+    cr_expect_eq((int32_t)out, -7);
+    fold_builtin(BUILTIN_MAX, TYPE_I32, args, &out);
+    cr_expect_eq(out, 3);
+    fold_builtin(BUILTIN_CLAMP, TYPE_I32, args, &out);
+    cr_expect_eq(out, 2, "min(max(-7, 3), 2)");
+}
+
+Test(fold, f32_functions_are_rounded_once) {
+    static const enum builtin ids[] = {BUILTIN_EXP, BUILTIN_LOG, BUILTIN_TANH,
+                                       BUILTIN_SIN, BUILTIN_COS, BUILTIN_ABS,
+                                       BUILTIN_SQRT};
+    double (*const functions[])(double) = {exp, log,  tanh, sin,
+                                           cos, fabs, sqrt};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++)
+        for (float x = 0.1f; x < 20; x *= 1.7f)
+            cr_expect_eq(call(ids[i], x, 0, 0), (float)functions[i](x));
+    cr_expect(signbit(call(BUILTIN_MIN, 0.0f, -0.0f, 0)));
+    cr_expect_not(signbit(call(BUILTIN_MAX, -0.0f, 0.0f, 0)));
+}

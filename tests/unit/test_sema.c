@@ -265,6 +265,142 @@ Test(sema, size_expressions) {
     checked_free(&c);
 }
 
+/* Evaluates launch-time code, as the runtime does. */
+static int64_t run(const struct size_expr *code, const int64_t *sizes,
+                   const int64_t *params) {
+    int64_t stack[64];
+    size_t top = 0;
+    for (size_t i = 0; i < code->count; i++) {
+        const struct size_step *step = &code->steps[i];
+        int64_t b = top ? stack[top - 1] : 0, a = top > 1 ? stack[top - 2] : 0;
+        switch (step->op) {
+        case SIZE_OP_CONST:
+            stack[top++] = step->value;
+            continue;
+        case SIZE_OP_SIZE:
+            stack[top++] = sizes[step->value];
+            continue;
+        case SIZE_OP_PARAM:
+            stack[top++] = params[step->value];
+            continue;
+        case SIZE_OP_NEG:
+            stack[top - 1] = -b;
+            continue;
+        case SIZE_OP_NOT:
+            stack[top - 1] = ~b;
+            continue;
+        case SIZE_OP_ABS:
+            stack[top - 1] = b < 0 ? -b : b;
+            continue;
+        case SIZE_OP_SELECT:
+            top -= 2;
+            stack[top - 1] = stack[top - 1] ? a : b;
+            continue;
+        case SIZE_OP_ADD:
+            a += b;
+            break;
+        case SIZE_OP_SUB:
+            a -= b;
+            break;
+        case SIZE_OP_MUL:
+            a *= b;
+            break;
+        case SIZE_OP_FLOORDIV:
+            a = a / b - (a % b && (a < 0) != (b < 0));
+            break;
+        case SIZE_OP_FLOORMOD:
+            a = (a % b + b) % b;
+            break;
+        case SIZE_OP_MIN:
+            a = a < b ? a : b;
+            break;
+        case SIZE_OP_MAX:
+            a = a > b ? a : b;
+            break;
+        case SIZE_OP_AND:
+            a &= b;
+            break;
+        case SIZE_OP_OR:
+            a |= b;
+            break;
+        case SIZE_OP_XOR:
+            a ^= b;
+            break;
+        case SIZE_OP_SHL:
+            a <<= b;
+            break;
+        case SIZE_OP_SHR:
+            a >>= b;
+            break;
+        case SIZE_OP_LT:
+            a = a < b;
+            break;
+        case SIZE_OP_LE:
+            a = a <= b;
+            break;
+        case SIZE_OP_EQ:
+            a = a == b;
+            break;
+        case SIZE_OP_NE:
+            a = a != b;
+            break;
+        case SIZE_OP_SM_COUNT:
+        case SIZE_OP_CEILDIV:
+        case SIZE_OP_COUNT:
+            cr_assert_fail("not emitted by the front end");
+        }
+        stack[--top - 1] = a;
+    }
+    cr_assert_eq(top, 1);
+    return stack[0];
+}
+
+struct extent_case {
+    const char *extent;
+    int64_t expected;
+};
+
+/* batch 2, heads 8, kv_heads 4, q_len 100, kv_len 3000000000; w = 7, z = true
+ */
+Test(sema, size_expressions_compute_in_64_bits) {
+    static const struct extent_case cases[] = {
+        {"kv_len * 4", 12000000000},
+        {"(kv_len - q_len) / w", 428571414},
+        {"q_len % 33 + heads / kv_heads", 3},
+        {"-(q_len - 200)", 100},
+        {"~(-q_len)", 99},
+        {"abs(batch - heads)", 6},
+        {"i32(z) + i32(q_len > heads) + i32(q_len >= 100)", 3},
+        {"i32(!z) + i32(bool(w)) + i32(z && w < 8) + i32(w == 8 || z)", 3},
+        {"clamp(q_len, 1, 64)", 64},
+        {"min(q_len, w) + max(q_len, w)", 107},
+        {"z ? w : heads", 7},
+        {"w != 7 ? w : heads", 8},
+        {"twice(twice(w, 1), q_len & 6)", 31},
+        {"n + (1 << 3) + (q_len >> 2) + (w | 8) + (w ^ 1)", 66},
+    };
+    static const int64_t sizes[] = {2, 8, 4, 100, 3000000000},
+                         params[] = {7, 1};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct arena *arena = arena_create();
+        struct checked c =
+            check_items("fn twice(x: i32, y: i32) -> i32 = x * 2 + y - 1;",
+                        arena_printf(arena,
+                                     "param w: i32; param z: bool; let n = "
+                                     "q_len / 5 - w + 2 - w %% 4;"
+                                     "tensor t: i32[%s]; mask t[0] < w && z;",
+                                     cases[i].extent));
+        struct size_expr code;
+        cr_assert(
+            ast_size_expr(c.arena, first(&c)->tensors[0].extents[0], &code));
+        int64_t found = run(&code, sizes, params);
+        cr_expect_eq(found, cases[i].expected, "%s: %ld", cases[i].extent,
+                     (long)found);
+        checked_free(&c);
+        arena_destroy(arena);
+    }
+}
+
 Test(sema, inlining) {
     struct checked c =
         check_items("fn twice(x: i32, y: i32) -> i32 = x + x * y;",
@@ -276,6 +412,74 @@ Test(sema, inlining) {
     cr_assert_str_eq(printed(&c, body), "(q + (q * (kv - 1)))");
     cr_assert_eq(body->deps, DEP_Q | DEP_KV);
     checked_free(&c);
+}
+
+Test(sema, inlining_keeps_inner_calls) {
+    struct checked c = check_items(
+        "fn one() -> i32 = 1; fn add(x: i32, y: i32) -> i32 = x + y;\n"
+        "fn both(x: i32) -> i32 = add(x, one()) * add(2, 3) + batched(x);"
+        "fn batched(x: i32) -> i32 = x;",
+        "mask both(q - b) < 3;");
+    const struct expr *call = last_value(&c)->args[0];
+    const struct expr *body = ast_inline(c.arena, call->fn->body, call->args);
+    cr_assert_str_eq(printed(&c, body),
+                     "((add((q - b), one()) * add(2, 3)) + batched((q - b)))");
+    cr_assert_eq(body->deps, DEP_Q | DEP_B);
+    checked_free(&c);
+}
+
+static void count_nodes(void *ctx, const struct expr *node) {
+    size_t *counts = ctx;
+    counts[node->kind]++;
+}
+
+Test(sema, walking_enters_fns_and_not_lets) {
+    struct checked c = check_items("fn f(x: i32) -> i32 = x * 3;",
+                                   "let d = q - kv; mask f(d) + f(h) < 3;");
+    size_t counts[EXPR_CALL + 1] = {0};
+    ast_walk(last_value(&c), count_nodes, counts);
+    cr_assert_eq(counts[EXPR_CALL], 2);
+    cr_assert_eq(counts[EXPR_FN_PARAM], 2);
+    cr_assert_eq(counts[EXPR_LET], 1);
+    cr_assert_eq(counts[EXPR_INDEX], 1);
+    cr_assert_eq(counts[EXPR_BINARY], 4);
+    checked_free(&c);
+}
+
+Test(sema, values_of_constants) {
+    struct checked c = check_items(
+        "", "let i = 1 - 3; let f = 1.0 / 4; let t = 1 < 2; let n = -i;");
+    const struct attention *a = first(&c);
+    cr_assert_eq(ast_const_i32(a->items[0].value), -2);
+    cr_assert_eq(ast_const_f32(a->items[1].value), 0.25f);
+    cr_assert(ast_const_bool(a->items[2].value) &&
+              ast_is_const(a->items[3].value));
+    cr_assert_eq(ast_scalar_type(TYPE_F32), SCALAR_F32);
+    cr_assert_eq(ast_scalar_type(TYPE_I32), SCALAR_I32);
+    cr_assert_eq(ast_scalar_type(TYPE_BOOL), SCALAR_BOOL);
+    checked_free(&c);
+}
+
+Test(sema, the_canonical_text_holds_the_schedule) {
+    struct checked c = check_items(
+        "", "schedule { tile 64, 32; stages 2; consumers 2; order lpt;"
+            "overlap intra; exp_poly 50%; rescale_threshold 8; }");
+    struct strbuf text;
+    strbuf_init(&text, c.arena);
+    ast_print_attention(&text, first(&c));
+    cr_assert_not_null(
+        strstr(strbuf_text(&text),
+               "schedule tile 64,32 stages 2 consumers 2 overlap 1 exp_poly "
+               "0x3f000000 rescale_threshold 0x41000000 order 1;"));
+    checked_free(&c);
+}
+
+Test(sema, names_of_targets_and_warnings) {
+    cr_assert(frontend_target_is_known("sm_80") &&
+              !frontend_target_is_known("sm_81"));
+    for (const char *const *name = frontend_targets(); *name; name++)
+        cr_assert(frontend_target_is_known(*name));
+    cr_assert_str_eq(frontend_warnings()[0], "hides-import");
 }
 
 Test(sema, the_canonical_text_ignores_layout_and_names_of_lets) {
