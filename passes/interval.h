@@ -83,6 +83,9 @@ MlirValue abs_choose(struct ir_builder *b, MlirValue condition, MlirValue x, Mli
 bool abs_is_true(MlirValue x);
 bool abs_is_false(MlirValue x);
 
+/* Greatest common divisor of positive numbers. */
+int64_t abs_gcd(int64_t a, int64_t b);
+
 /* Saturating i32 sum and difference (for targets of inverse propagation). */
 MlirValue abs_add_saturating(struct ir_builder *b, MlirValue x, MlirValue y);
 MlirValue abs_sub_saturating(struct ir_builder *b, MlirValue x, MlirValue y);

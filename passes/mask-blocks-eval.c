@@ -197,8 +197,8 @@ static struct abs_value read_summary(struct mask_eval *e, struct tile_read *read
     struct ir_builder *b = e->b;
     const struct abs_value *index = &read->indices[axis];
     int64_t size = e->m->block;
-    int64_t count = index->align % size == 0 ? index->width / size + 1
-                                             : (index->width + size - 1) / size + 1;
+    int64_t step = abs_gcd(index->align, size); /* lo mod size is at most size - step */
+    int64_t count = (size - step + index->width) / size + 1;
     if (count > MAX_BLOCKS)
         return abs_unknown(b, mlirValueGetType(ir_result(read->op, 0)));
     MlirValue buffer = mask_summary_buffer(e, tensor, (int)axis);

@@ -21,17 +21,9 @@
 
 enum { MIN_BLOCK = 16, TINY_TILE_BLOCK = 64 };
 
-static int gcd(int a, int b) {
-    while (b) {
-        int rest = a % b;
-        a = b, b = rest;
-    }
-    return a;
-}
-
 /* Summary blocks that divide both tiles, unless they would be tiny. */
 static int block_of(int tile_m, int tile_n) {
-    int block = gcd(tile_m, tile_n);
+    int block = (int)abs_gcd(tile_m, tile_n);
     return block < MIN_BLOCK ? TINY_TILE_BLOCK : block;
 }
 
@@ -74,7 +66,8 @@ static void build_classify(struct mask_blocks *m, struct ir_builder *b) {
     mask_eval_run(&e, m, b, m->classify, CLASSIFY_SHARED, q, kv);
     struct abs_value keep = mask_eval_fact(&e, mask_result(m))->value;
     b->location = mlirOperationGetLocation(m->mask);
-    MlirValue partial = ir_extui(b, keep.hi, ir_type_i32(b->context));
+    MlirValue partial = abs_is_true(keep.hi) ? ir_const_i32(b, 1)
+                                             : ir_extui(b, keep.hi, ir_type_i32(b->context));
     MlirValue class = abs_choose(b, keep.lo, ir_const_i32(b, 2), partial);
     ir_return(b, &class, 1);
     ir_erase_dead(ir_func_body(m->classify));
