@@ -19,7 +19,9 @@
 /* ---- Names --------------------------------------------------------------------- */
 
 static const char *const stage_names[] = {
-    "attn", "mask-blocks", "tile", "online-softmax", "fold-scale", "pipeline", "ptx", NULL,
+    "attn",       "mask-blocks", "tile",     "online-softmax",
+    "fold-scale", "rescale",     "pipeline", "ptx",
+    NULL,
 };
 
 const char *const *compile_stages(void) { return stage_names; }

@@ -33,6 +33,7 @@ extern const struct pass pass_mask_blocks;
 extern const struct pass pass_tile;
 extern const struct pass pass_online_softmax;
 extern const struct pass pass_fold_scale;
+extern const struct pass pass_rescale;
 extern const struct pass pass_pipeline;
 extern const struct pass pass_canonicalize; /* stock */
 extern const struct pass pass_cse;          /* stock */

@@ -1,6 +1,7 @@
 /* The schedule plan in the IR: see plan.h. */
 #include "passes/plan.h"
 
+#include <mlir-c/BuiltinAttributes.h>
 #include <string.h>
 
 #include "ir/walk.h"
@@ -13,6 +14,12 @@ void plan_write(MlirOperation func, const struct schedule_plan *plan) {
     ir_set_attr(func, "attn.stages", ir_attr_i32(context, plan->stages));
     ir_set_attr(func, "attn.order",
                 ir_attr_string(context, plan->longest_first ? "lpt" : "linear"));
+    if (plan->rescale_threshold > 0)
+        ir_set_attr(func, "attn.rescale_threshold",
+                    mlirFloatAttrDoubleGet(context, ir_type_f32(context),
+                                           (double)plan->rescale_threshold));
+    else
+        ir_remove_attr(func, "attn.rescale_threshold");
     if (plan->q_registers)
         ir_set_attr(func, "attn.q_registers", ir_attr_unit(context));
     else
@@ -32,6 +39,13 @@ struct schedule_problem plan_problem(MlirOperation module, MlirOperation attenti
     };
 }
 
+static float threshold_of(MlirOperation func) {
+    MlirAttribute tau =
+        mlirOperationGetAttributeByName(func, ir_ref("attn.rescale_threshold"));
+    bool given = !mlirAttributeIsNull(tau) && mlirAttributeIsAFloat(tau);
+    return given ? (float)mlirFloatAttrGetValueDouble(tau) : 0;
+}
+
 bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
                MlirOperation attention, struct schedule_plan *out_plan) {
     struct schedule_problem problem = plan_problem(module, attention);
@@ -41,6 +55,9 @@ bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
     pinned.given[SCHEDULE_STAGES] = pinned.stages != 0;
     if (!schedule_resolve(&problem, &pinned, ctx->diags, out_plan))
         return false;
+    /* Without attn.stages nobody has planned yet. */
+    if (pinned.given[SCHEDULE_STAGES])
+        out_plan->rescale_threshold = threshold_of(func);
     const char *order = ir_text_attr(func, "attn.order");
     out_plan->longest_first = !order || strcmp(order, "linear") != 0;
     int warps = ir_kernel_warps(func);

@@ -2,6 +2,7 @@
  *
  *     attn.tile = array<i32: M, N>   attn.warps   attn.stages   : i32
  *     attn.q_registers               unit: Q is kept in registers
+ *     attn.rescale_threshold         f32, tau in log2 units; absent: 0
  *     attn.order                     "lpt" or "linear"
  */
 #ifndef ATTN_PASSES_PLAN_H

@@ -18,6 +18,10 @@ enum { OVERHEAD_REGISTERS = 44 };
 
 enum { MAX_STAGES = 8, MAX_TILE = 256 };
 
+/* P is at most 2^tau: 2^8 loses nothing in f16 and bf16, and l stays far from overflow.
+ * f16 ends at 2^16. */
+static const float default_threshold = 8, max_threshold = 15;
+
 int schedule_padded_dim(int head_dim) { return (head_dim + 15) / 16 * 16; }
 
 /* ---- The account --------------------------------------------------------- */
@@ -149,6 +153,11 @@ static bool refuse_foreign_keys(const struct target_limits *target, const struct
         diag_error(diags, where[SCHEDULE_RESCALE_THRESHOLD],
                    "%s rescales with every key block: rescale_threshold must be 0, found %g",
                    target->name, (double)pinned->rescale_threshold);
+    if (pinned->given[SCHEDULE_RESCALE_THRESHOLD] && pinned->rescale_threshold > max_threshold)
+        diag_error(diags, where[SCHEDULE_RESCALE_THRESHOLD],
+                   "rescale_threshold %g: P may reach 2^%g, f16 and bf16 hold it up to 2^%g",
+                   (double)pinned->rescale_threshold, (double)pinned->rescale_threshold,
+                   (double)max_threshold);
     if (pinned->given[SCHEDULE_ORDER] && pinned->order == ORDER_DYNAMIC &&
         !target->has_dynamic_order)
         diag_error(diags, where[SCHEDULE_ORDER],
@@ -256,6 +265,7 @@ bool schedule_resolve(const struct schedule_problem *problem, const struct sched
         return false;
     }
     struct schedule_plan plan = {.target = target->name, .longest_first = true};
+    plan.rescale_threshold = target->has_rescale_threshold ? default_threshold : 0;
     default_tile(problem, &plan);
     if (pinned && pinned->given[SCHEDULE_TILE]) {
         plan.tile_m = pinned->tile_m;
@@ -269,6 +279,8 @@ bool schedule_resolve(const struct schedule_problem *problem, const struct sched
         if (!refuse_bad_shape(target, pinned, &plan, diags) || !legal)
             return false;
         plan.longest_first = !pinned->given[SCHEDULE_ORDER] || pinned->order != ORDER_LINEAR;
+        if (pinned->given[SCHEDULE_RESCALE_THRESHOLD])
+            plan.rescale_threshold = pinned->rescale_threshold;
     }
     if (!pinned || !pinned->given[SCHEDULE_STAGES])
         plan.stages = default_stages(problem, target, &plan);
@@ -280,6 +292,7 @@ bool schedule_resolve(const struct schedule_problem *problem, const struct sched
 }
 
 void schedule_print(const struct schedule_plan *plan, struct strbuf *out) {
-    strbuf_printf(out, "tile %d, %d; stages %d; order %s", plan->tile_m, plan->tile_n,
-                  plan->stages, plan->longest_first ? "lpt" : "linear");
+    strbuf_printf(out, "tile %d, %d; stages %d; rescale_threshold %g; order %s", plan->tile_m,
+                  plan->tile_n, plan->stages, (double)plan->rescale_threshold,
+                  plan->longest_first ? "lpt" : "linear");
 }

@@ -25,6 +25,7 @@ struct schedule_plan {
     int stages;           /* key blocks in shared memory, 1: K and V take turns */
     int warps;            /* of a CTA; rows are split over them */
     bool q_registers;     /* Q stays in registers; else read from shared memory per block */
+    float rescale_threshold; /* tau of `rescale` in log2 units, 0: rescale every block */
     bool longest_first;   /* the last query tile (most keys under a causal mask) starts first */
     /* The account, for reports and messages. */
     int shared_q, shared_k, shared_v; /* bytes; K and V of one stage */

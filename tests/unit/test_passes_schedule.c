@@ -80,7 +80,8 @@ Test(schedule, pinned_keys_are_kept) {
     struct strbuf text;
     strbuf_init(&text, arena);
     schedule_print(&plan, &text);
-    cr_assert_str_eq(strbuf_text(&text), "tile 64, 32; stages 3; order linear");
+    cr_assert_str_eq(strbuf_text(&text),
+                     "tile 64, 32; stages 3; rescale_threshold 8; order linear");
 }
 
 Test(schedule, too_much_shared_memory_names_bytes_and_the_nearest_fit) {
@@ -120,12 +121,12 @@ Test(schedule, keys_of_other_targets_are_refused) {
                   [SCHEDULE_EXP_POLY] = true, [SCHEDULE_RESCALE_THRESHOLD] = true,
                   [SCHEDULE_ORDER] = true},
         .consumers = 2, .overlap = OVERLAP_PINGPONG, .exp_poly = 0.25f,
-        .rescale_threshold = 8, .order = ORDER_DYNAMIC};
+        .rescale_threshold = 20, .order = ORDER_DYNAMIC};
     struct schedule_plan plan;
     cr_assert_not(schedule_resolve(&p, &pinned, diags, &plan));
     cr_assert_eq(diag_error_count(diags), 5);
     cr_assert(reported("exp_poly must be 0%, found 25%"));
-    cr_assert(reported("rescale_threshold must be 0, found 8"));
+    cr_assert(reported("rescale_threshold 20: P may reach 2^20"));
 }
 
 Test(schedule, neutral_keys_of_other_targets_are_fine) {
