@@ -2,9 +2,10 @@
  * language.md, "Accuracy".
  *
  *   O     |O - ref| / |ref| (Euclidean) over the whole tensor within 5e-3
- * (bf16) or 1e-3 (f16), and each row within four times that LSE   each value
- * within max(1e-3, 4 * 2^-23 * |LSE|) rows  that attend to nothing are exactly
- * O = 0, LSE = -inf NaN   and infinities stand where the reference has them
+ *         (bf16) or 1e-3 (f16), and each row within four times that
+ *   LSE   each value within max(1e-3, 4 * 2^-23 * |LSE|)
+ *   rows  that attend to nothing are exactly O = 0, LSE = -inf
+ *   NaN   and infinities stand where the reference has them
  *
  * Rows whose scores exceed 4096 (REF_ROW_EXTREME) only need a finite O.
  */
