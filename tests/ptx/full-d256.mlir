@@ -1,4 +1,4 @@
-// D 256 on sm_80: one stage, 32 keys.
+// D 256: 32 keys, so that two stages fit.
 #wg = #gpu.address_space<workgroup>
 module attributes {attn.target = "sm_80"} {
   func.func @full_d256(
@@ -9,10 +9,11 @@ module attributes {attn.target = "sm_80"} {
       %LSE: memref<?x?x?xf32, strided<[?, ?, ?]>> {attn.arg = "lse"},
       %batch: i32 {attn.arg = "size:batch"}, %heads: i32 {attn.arg = "size:heads"}, %kv_heads: i32 {attn.arg = "size:kv_heads"},
       %q_len: i32 {attn.arg = "size:q_len"}, %kv_len: i32 {attn.arg = "size:kv_len"})
-      attributes {attn.kernel = "main", attn.tile = array<i32: 64, 32>, attn.warps = 4 : i32, attn.shared_bytes = 65536 : i32,
+      attributes {attn.kernel = "main", attn.tile = array<i32: 64, 32>, attn.warps = 4 : i32, attn.shared_bytes = 98304 : i32,
         attn.grid = ["q_len", "64", "ceildiv", "heads", "mul", "batch", "mul"]} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
+    %c2 = arith.constant 2 : i32
     %c31 = arith.constant 31 : i32
     %c32 = arith.constant 32 : i32
     %c63 = arith.constant 63 : i32
@@ -52,8 +53,8 @@ module attributes {attn.target = "sm_80"} {
     %col_local = vector.shape_cast %col_i32 : vector<32xi32> to vector<1x32xi32>
     // ---- shared memory
     %q_s = "attn.shared"() {name = "q", byte_offset = 0 : i32, pitch = 32 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} : () -> memref<64x256xbf16, #wg>
-    %k_s = "attn.shared"() {name = "k", byte_offset = 32768 : i32, pitch = 32 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} : () -> memref<1x32x256xbf16, #wg>
-    %v_s = "attn.shared"() {name = "v", byte_offset = 49152 : i32, pitch = 32 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} : () -> memref<1x32x256xbf16, #wg>
+    %k_s = "attn.shared"() {name = "k", byte_offset = 32768 : i32, pitch = 32 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} : () -> memref<2x32x256xbf16, #wg>
+    %v_s = "attn.shared"() {name = "v", byte_offset = 65536 : i32, pitch = 32 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} : () -> memref<2x32x256xbf16, #wg>
     // ---- key range: block index runs from n-1 down to 0
     %kv_up = arith.addi %kv_len, %c31 : i32
     %n_all = arith.divui %kv_up, %c32 : i32
@@ -64,9 +65,9 @@ module attributes {attn.target = "sm_80"} {
     %k_last = arith.muli %last, %c32 : i32
     %has0 = arith.cmpi sgt, %n, %c0 : i32
     scf.if %has0 {
-      %k_st = "attn.stage"(%k_s, %c0) : (memref<1x32x256xbf16, #wg>, i32) -> memref<32x256xbf16, #wg>
+      %k_st = "attn.stage"(%k_s, %c0) : (memref<2x32x256xbf16, #wg>, i32) -> memref<32x256xbf16, #wg>
       "attn.copy_async"(%K, %b, %h_kv, %k_last, %kv_len, %k_st) : (memref<?x?x?x256xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<32x256xbf16, #wg>) -> ()
-      %v_st = "attn.stage"(%v_s, %c0) : (memref<1x32x256xbf16, #wg>, i32) -> memref<32x256xbf16, #wg>
+      %v_st = "attn.stage"(%v_s, %c0) : (memref<2x32x256xbf16, #wg>, i32) -> memref<32x256xbf16, #wg>
       "attn.copy_async"(%V, %b, %h_kv, %k_last, %kv_len, %v_st) : (memref<?x?x?x256xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<32x256xbf16, #wg>) -> ()
     }
     "attn.commit_group"() : () -> ()
@@ -75,23 +76,23 @@ module attributes {attn.target = "sm_80"} {
         -> (vector<64x256xf32>, vector<64x1xf32>, vector<64x4xf32>) : i32 {
       "attn.wait_group"() {pending = 0 : i32} : () -> ()
       gpu.barrier
-      %stage = arith.remui %i, %c1 : i32
+      %stage = arith.remui %i, %c2 : i32
       %i_next = arith.addi %i, %c1 : i32
-      %stage_next = arith.remui %i_next, %c1 : i32
+      %stage_next = arith.remui %i_next, %c2 : i32
       %more = arith.cmpi slt, %i_next, %n : i32
       scf.if %more {
         %blk_next = arith.subi %last, %i_next : i32
         %k0_next = arith.muli %blk_next, %c32 : i32
-        %k_st = "attn.stage"(%k_s, %stage_next) : (memref<1x32x256xbf16, #wg>, i32) -> memref<32x256xbf16, #wg>
+        %k_st = "attn.stage"(%k_s, %stage_next) : (memref<2x32x256xbf16, #wg>, i32) -> memref<32x256xbf16, #wg>
         "attn.copy_async"(%K, %b, %h_kv, %k0_next, %kv_len, %k_st) : (memref<?x?x?x256xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<32x256xbf16, #wg>) -> ()
-        %v_st = "attn.stage"(%v_s, %stage_next) : (memref<1x32x256xbf16, #wg>, i32) -> memref<32x256xbf16, #wg>
+        %v_st = "attn.stage"(%v_s, %stage_next) : (memref<2x32x256xbf16, #wg>, i32) -> memref<32x256xbf16, #wg>
         "attn.copy_async"(%V, %b, %h_kv, %k0_next, %kv_len, %v_st) : (memref<?x?x?x256xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<32x256xbf16, #wg>) -> ()
       }
       "attn.commit_group"() : () -> ()
       %blk = arith.subi %last, %i : i32
       %k0 = arith.muli %blk, %c32 : i32
-      %k = "attn.stage"(%k_s, %stage) : (memref<1x32x256xbf16, #wg>, i32) -> memref<32x256xbf16, #wg>
-      %v = "attn.stage"(%v_s, %stage) : (memref<1x32x256xbf16, #wg>, i32) -> memref<32x256xbf16, #wg>
+      %k = "attn.stage"(%k_s, %stage) : (memref<2x32x256xbf16, #wg>, i32) -> memref<32x256xbf16, #wg>
+      %v = "attn.stage"(%v_s, %stage) : (memref<2x32x256xbf16, #wg>, i32) -> memref<32x256xbf16, #wg>
       %s0 = "attn.dot"(%q_s, %k, %zero_s) {transpose_b} : (memref<64x256xbf16, #wg>, memref<32x256xbf16, #wg>, vector<64x32xf32>) -> vector<64x32xf32>
       %k0_col = vector.broadcast %k0 : i32 to vector<1x32xi32>
       %kv_pos = arith.addi %col_local, %k0_col : vector<1x32xi32>

@@ -24,8 +24,8 @@ module attributes {attn.target = "sm_80"} {
     %zero_l = arith.constant dense<0.0> : vector<64x4xf32>
     %ninf_red = arith.constant dense<0xFF800000> : vector<64xf32>
     %zero_red = arith.constant dense<0.0> : vector<64xf32>
-    %scale_row = arith.constant dense<0.180336878> : vector<64x1xf32>
-    %scale = arith.constant dense<0.180336878> : vector<64x64xf32>
+    %scale_row = arith.constant dense<1.44269502> : vector<64x1xf32>
+    %scale = arith.constant dense<1.44269502> : vector<64x64xf32>
     // ---- tile coordinates
     %bid = gpu.block_id x
     %cta = arith.index_cast %bid : index to i32
