@@ -14,13 +14,11 @@ static int (*const command_functions[COMMAND_COUNT])(struct session *) = {
     [COMMAND_RUN] = command_run,         [COMMAND_BENCH] = command_bench,
 };
 
-static int print_help(struct arena *arena, enum command command) {
+static void print_help(struct arena *arena, enum command command) {
     struct strbuf text;
     strbuf_init(&text, arena);
     options_help(command, &text);
-    return fputs(strbuf_text(&text), stdout) < 0 || fflush(stdout) != 0
-               ? STATUS_FAILED
-               : STATUS_OK;
+    fputs(strbuf_text(&text), stdout);
 }
 
 static int usage_error(enum command command, const char *message) {
@@ -30,6 +28,16 @@ static int usage_error(enum command command, const char *message) {
     return STATUS_USAGE;
 }
 
+/* Output that did not reach its end (a full disk) is a failure, too. */
+static int flush_output(int status) {
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return status;
+    if (status != STATUS_OK)
+        return status;
+    perror("attnc: error: cannot write standard output");
+    return STATUS_FAILED;
+}
+
 int main(int argc, char **argv) {
     struct arena *arena = arena_create();
     struct options options;
@@ -37,7 +45,7 @@ int main(int argc, char **argv) {
     int status = STATUS_OK;
     switch (options_parse(arena, argc, argv, &options, &message)) {
     case OPTIONS_HELP:
-        status = print_help(arena, options.command);
+        print_help(arena, options.command);
         break;
     case OPTIONS_VERSION:
         printf("attnc %s\n", ATTN_VERSION);
@@ -53,5 +61,5 @@ int main(int argc, char **argv) {
     }
     }
     arena_destroy(arena);
-    return status;
+    return flush_output(status);
 }

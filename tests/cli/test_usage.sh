@@ -65,4 +65,19 @@ for word in "" check fmt explain run bench; do
 done
 run fmt --help
 out_lacks "--target"
+
+# A full disk is noticed, whatever is written.
+if [ -w /dev/full ]; then
+    for arguments in "--version" "run --help" "$causal --emit=ptx" "explain $causal" \
+        "run $causal --device reference --q-len 3" \
+        "run $causal --device reference --q-len 3 --o -"; do
+        command="attnc $arguments >/dev/full"
+        # shellcheck disable=SC2086
+        "$ATTNC" $arguments >/dev/full 2>stderr
+        status=$?
+        : >stdout
+        status_is 1
+        err_has "cannot write"
+    done
+fi
 finish
