@@ -2,9 +2,11 @@
  * setmaxnreg budgets.
  *
  * Classical backward data flow.  It counts what any register allocation must
- * hold, so a report means that the assembler would have to spill.  Predicates
- * have registers of their own and count nothing.  The accumulators of a wgmma
- * are read unless its scale-d predicate is constantly false.
+ * hold, so a report means that the assembler would have to spill.  Values that
+ * are the same in all lanes count nothing: the assembler keeps them in uniform
+ * registers, in the constant bank, or computes them again; predicates have
+ * registers of their own.  The accumulators of a wgmma are read unless its
+ * scale-d predicate is constantly false.
  */
 #include <string.h>
 
@@ -19,6 +21,7 @@ struct flow {
     int32_t size;       /* instructions */
     uint64_t **live_in; /* of each instruction that is a jump target, else NULL */
     uint8_t *constant;  /* predicates: 1 constantly false, 2 constantly true, 3 varies */
+    bool *varying;      /* registers of the module that differ between lanes */
 };
 
 static bool in_function(const struct flow *f, int32_t reg) {
@@ -54,6 +57,57 @@ static void find_constant_predicates(struct flow *f) {
     }
 }
 
+/* ---- values that differ between lanes ------------------------------------------ */
+
+/* Whether an instruction makes different values of equal operands. */
+static bool is_lane_dependent(const struct emu_inst *inst) {
+    if (inst->exec == exec_ld)
+        return inst->space != EMU_SPACE_PARAM && inst->space != EMU_SPACE_CONST;
+    return inst->unit == EMU_UNIT_TENSOR || inst->unit == EMU_UNIT_MEMORY ||
+           inst->exec == exec_call || inst->exec == exec_elect;
+}
+
+/* Whether it makes equal values of different operands. */
+static bool makes_uniform(const struct emu_inst *inst) {
+    bool one_lane = inst->exec == exec_shfl && inst->op == EMU_OP_idx && inst->src[1].reg < 0;
+    return one_lane || inst->exec == exec_vote || inst->exec == exec_redux ||
+           inst->exec == exec_activemask;
+}
+
+static bool varies(const struct flow *f, const struct emu_inst *inst) {
+    if (makes_uniform(inst))
+        return false;
+    bool result = is_lane_dependent(inst);
+    for (int i = 0; i < inst->src_count && !result; i++)
+        result = inst->src[i].reg >= 0 && f->varying[inst->src[i].reg];
+    return result || (inst->guard.reg >= 0 && f->varying[inst->guard.reg]);
+}
+
+static void find_varying(struct flow *f) {
+    static const enum emu_special lanes[] = {
+        EMU_SPECIAL_TID_X,       EMU_SPECIAL_TID_Y,       EMU_SPECIAL_TID_Z,
+        EMU_SPECIAL_LANEID,      EMU_SPECIAL_LANEMASK_EQ, EMU_SPECIAL_LANEMASK_LT,
+        EMU_SPECIAL_LANEMASK_LE, EMU_SPECIAL_LANEMASK_GT, EMU_SPECIAL_LANEMASK_GE};
+    f->varying = ARENA_NEW_ARRAY(f->arena, bool, f->module->registers.count);
+    for (size_t i = 0; i < sizeof lanes / sizeof lanes[0]; i++)
+        f->varying[f->module->special[lanes[i]]] = true;
+    f->varying[EMU_REG_SINK] = false;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int32_t pc = f->function->first; pc < f->function->end; pc++) {
+            const struct emu_inst *inst = &f->module->insts.data[pc];
+            bool new_value = varies(f, inst);
+            for (int i = 0; new_value && i < inst->dst_count; i++) {
+                bool *at = &f->varying[inst->dst[i].reg];
+                changed |= !*at && inst->dst[i].reg != EMU_REG_SINK;
+                *at = inst->dst[i].reg != EMU_REG_SINK;
+            }
+        }
+    }
+}
+
+/* ---- data flow -------------------------------------------------------------------- */
+
 static bool reads_accumulators(const struct flow *f, const struct emu_inst *inst) {
     if (inst->exec != exec_wgmma_ss && inst->exec != exec_wgmma_rs)
         return false;
@@ -87,7 +141,8 @@ static uint16_t weigh(const struct flow *f, const uint64_t *set) {
     for (size_t w = 0; w < f->words; w++)
         for (uint64_t left = set[w]; left; left &= left - 1) {
             size_t reg = w * 64 + (size_t)__builtin_ctzll(left) + (size_t)f->function->reg_first;
-            total += (emu_type_bytes(f->module->registers.data[reg].type) + 3) / 4;
+            if (f->varying[reg])
+                total += (emu_type_bytes(f->module->registers.data[reg].type) + 3) / 4;
         }
     return (uint16_t)(total > UINT16_MAX ? UINT16_MAX : total);
 }
@@ -142,6 +197,7 @@ static void analyse_function(struct emu_module *module, struct emu_function *fun
     f.live_in = ARENA_NEW_ARRAY(f.arena, uint64_t *, (size_t)f.size + 1);
     f.constant = ARENA_NEW_ARRAY(f.arena, uint8_t, registers + 1);
     find_constant_predicates(&f);
+    find_varying(&f);
     for (int32_t pc = function->first; pc < function->end; pc++) {
         const struct emu_inst *inst = &module->insts.data[pc];
         if (inst->exec == exec_bra)
