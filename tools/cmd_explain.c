@@ -120,12 +120,13 @@ static void print_account(const struct explain *e, struct strbuf *out) {
              "target)\n");
     for (int unit = 0; unit < UNIT_COUNT; unit++)
         strbuf_printf(
-            out, "  %-8s %12.0f %-10s / %6.0f a cycle = %8.0f cycles%s\n",
+            out,
+            "  %-8s %12.0f %-10s / %6.0f a cycle = %8.0f cycles, busy at most "
+            "%3.0f %%%s\n",
             account_unit_name((enum account_unit)unit), a->amount[unit],
             account_unit_amount((enum account_unit)unit), a->rate[unit],
-            a->cycles[unit], unit == (int)a->bound ? "  <- bound" : "");
-    strbuf_printf(out, "  the MMA can be busy at most %.0f %% of the time\n",
-                  100 * a->cycles[UNIT_MMA] / a->cycles[a->bound]);
+            a->cycles[unit], 100 * a->cycles[unit] / a->cycles[a->bound],
+            unit == (int)a->bound ? "  <- bound" : "");
     strbuf_printf(out, "  global   %12.0f bytes of K and V, %.1f FLOP a byte\n",
                   a->global_bytes, a->amount[UNIT_MMA] / a->global_bytes);
     strbuf_printf(out,
