@@ -1,7 +1,8 @@
 /* End-to-end tests: the pattern library and awkward data, from spec text to numbers.
  *
  *     e2e [--suite LIST] [--device cpu|gpu] [--only LIST] [--specs DIR] [--target T]
- *         [--seed N] [--seeds N] [--threads N] [--small] [--no-poison] [--json FILE]
+ *         [--seed N] [--seeds N] [--threads N] [--small] [--sizes B,H,HKV,Q,KV]
+ *         [--no-poison] [--json FILE]
  *
  * Without a device the suites picture, predicate, emulator and special run; with
  * --device gpu the suites gpu, special and twin, on the GPU.  Exit 0: all passed, 1: not,
@@ -29,8 +30,21 @@ static const struct option long_options[] = {
     {"target", required_argument, NULL, 't'}, {"seed", required_argument, NULL, 'e'},
     {"seeds", required_argument, NULL, 'n'},  {"threads", required_argument, NULL, 'j'},
     {"small", no_argument, NULL, 'm'},        {"no-poison", no_argument, NULL, 'c'},
-    {"json", required_argument, NULL, 'w'},   {NULL, 0, NULL, 0},
+    {"json", required_argument, NULL, 'w'},   {"sizes", required_argument, NULL, 'z'},
+    {NULL, 0, NULL, 0},
 };
+
+/* "1,2,1,64,100": batch, heads, kv_heads, q_len, kv_len. */
+static bool parse_sizes(const char *text, struct e2e_options *options) {
+    char *end = (char *)text;
+    for (int i = 0; i < SIZE_COUNT; i++) {
+        options->sizes.n[i] = strtoll(end, &end, 10);
+        if (options->sizes.n[i] < 1 || *end != (i + 1 < SIZE_COUNT ? ',' : 0))
+            return false;
+        end += *end == ',';
+    }
+    return options->has_sizes = true;
+}
 
 static bool parse_command(int argc, char **argv, struct command *command) {
     struct e2e_options *options = &command->options;
@@ -52,6 +66,10 @@ static bool parse_command(int argc, char **argv, struct command *command) {
         case 'j': options->threads = atoi(optarg); break;
         case 'm': options->small = true; break;
         case 'c': options->poison = false; break;
+        case 'z':
+            if (!parse_sizes(optarg, options))
+                return false;
+            break;
         case 'w': command->json = optarg; break;
         default: return false;
         }
@@ -140,7 +158,7 @@ int main(int argc, char **argv) {
     if (!parse_command(argc, argv, &command)) {
         fprintf(stderr, "usage: e2e [--suite LIST] [--device cpu|gpu] [--only LIST] "
                         "[--specs DIR] [--target T] [--seed N] [--seeds N] [--threads N] "
-                        "[--small] [--no-poison] [--json FILE]\n");
+                        "[--small] [--sizes B,H,HKV,Q,KV] [--no-poison] [--json FILE]\n");
         return 2;
     }
     struct arena *arena = arena_create();

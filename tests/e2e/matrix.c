@@ -123,6 +123,10 @@ static void run_size(void *context, int64_t index) {
 }
 
 static void matrix_run(struct matrix *matrix) {
+    if (matrix->options->has_sizes) {
+        matrix->sizes = &matrix->options->sizes;
+        matrix->size_count = 1;
+    }
     int threads = matrix->options->threads;
     void (*enter)(void) = matrix->machine == MACHINE_GPU ? executor_gpu_enter : NULL;
     int forms = DTYPES * matrix->target_count;

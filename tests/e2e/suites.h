@@ -8,6 +8,11 @@
 #include "tests/e2e/patterns.h"
 #include "tests/e2e/report.h"
 
+/* Sizes of one call: batch, heads, kv_heads, q_len, kv_len. */
+struct e2e_sizes {
+    int64_t n[SIZE_COUNT];
+};
+
 /* What a run was asked for. */
 struct e2e_options {
     const char *specs_dir;
@@ -18,16 +23,13 @@ struct e2e_options {
     int seeds;          /* emulator: seeds per size */
     int threads;        /* of reference and emulator; 0: one per core */
     bool small;         /* a selection of sizes: sanitizers, quick looks */
+    bool has_sizes;     /* emulator and gpu run `sizes` only */
+    struct e2e_sizes sizes;
     bool poison;        /* GPU: fill workspaces with 0xff first */
 };
 
 /* True if `name` was asked for. */
 bool e2e_wanted(const struct e2e_options *options, const char *name);
-
-/* Sizes of one call: batch, heads, kv_heads, q_len, kv_len. */
-struct e2e_sizes {
-    int64_t n[SIZE_COUNT];
-};
 
 /* Adapts sizes to a pattern: the group of the spec, shared positions.  False when the
  * pattern cannot have them. */
