@@ -200,7 +200,8 @@ struct ir_while {
 /* Starts scf.while; the builder is in the condition part, whose arguments
  * (ir_while_arg) have the types of `inits`. */
 struct ir_while ir_while_begin(struct ir_builder *b, const MlirValue *inits, size_t count);
-MlirValue ir_while_arg(const struct ir_while *loop, int part, size_t i); /* part 0: condition, 1: body */
+/* Argument i of part 0 (condition) or 1 (body). */
+MlirValue ir_while_arg(const struct ir_while *loop, int part, size_t i);
 /* scf.condition; passes `values` (types as inits) on and moves into the body. */
 void ir_while_do(struct ir_builder *b, struct ir_while *loop, MlirValue condition,
                  const MlirValue *values, size_t count);

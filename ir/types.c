@@ -69,10 +69,13 @@ MlirType ir_type_workspace(MlirType element) {
     return mlirMemRefTypeContiguousGet(element, 1, &shape, mlirAttributeGetNull());
 }
 
+static MlirAttribute shared_space(MlirContext context) {
+    return mlirAttributeParseGet(context, ir_ref("#gpu.address_space<workgroup>"));
+}
+
 MlirType ir_type_shared(MlirType element, int rank, const int64_t *shape) {
-    MlirAttribute space = mlirAttributeParseGet(mlirTypeGetContext(element),
-                                                ir_ref("#gpu.address_space<workgroup>"));
-    return mlirMemRefTypeContiguousGet(element, rank, shape, space);
+    return mlirMemRefTypeContiguousGet(element, rank, shape,
+                                       shared_space(mlirTypeGetContext(element)));
 }
 
 MlirType ir_element_type(MlirType type) {
@@ -116,8 +119,7 @@ bool ir_is_shared(MlirType type) {
         return false;
     MlirAttribute space = mlirMemRefTypeGetMemorySpace(type);
     return !mlirAttributeIsNull(space) &&
-           mlirAttributeEqual(space, mlirAttributeParseGet(mlirTypeGetContext(type),
-                                                           ir_ref("#gpu.address_space<workgroup>")));
+           mlirAttributeEqual(space, shared_space(mlirTypeGetContext(type)));
 }
 
 bool ir_is_float(MlirType type) { return mlirTypeIsAFloat(ir_element_type(type)); }

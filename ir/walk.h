@@ -95,8 +95,8 @@ void ir_set_kernel_shared_bytes(MlirOperation func, int bytes);
 /* attn.grid: postfix words. */
 void ir_set_kernel_grid(MlirOperation func, const char *const *words, size_t count);
 /* attn.extents of tensor argument i: postfix words of one axis, a list an axis. */
-void ir_set_extents(MlirOperation func, size_t i, struct arena *arena, const char *const *const *words,
-                    const size_t *counts, int rank);
+void ir_set_extents(MlirOperation func, size_t i, struct arena *arena,
+                    const char *const *const *words, const size_t *counts, int rank);
 /* Words of one axis; NULL when the attribute is missing. */
 const char **ir_extent_words(struct arena *arena, MlirOperation func, size_t i, int axis,
                              size_t *out_count);

@@ -172,12 +172,52 @@ static MlirValue scaled(struct solver *s, MlirValue bound, int64_t c, int32_t re
     return ir_select(b, below, ir_const_i32(b, INT32_MIN), sum);
 }
 
+/* bound*c + rest for a c > 0 that only run time knows.  Where the product leaves i32 (or
+ * comes near its ends; f32 rounds by 2^-22 at most in all) a bound on the safe side. */
+static MlirValue scaled_by(struct solver *s, MlirValue bound, MlirValue c, MlirValue rest,
+                           bool is_lower) {
+    enum { SAFE = 2147470000 };
+    struct ir_builder *b = s->b;
+    MlirType f32 = ir_type_f32(b->context);
+    if (!is_set(bound))
+        return none;
+    MlirValue size = ir_absf(b, ir_sitofp(b, bound, f32));
+    MlirValue estimate = ir_mulf(b, size, ir_sitofp(b, c, f32));
+    MlirValue large = ir_cmpf(b, IR_OGT, estimate, ir_const_f32(b, 2147480000.0f));
+    MlirValue negative = ir_cmpi(b, IR_SLT, bound, ir_const_i32(b, 0));
+    MlirValue end = ir_select(b, negative, ir_const_i32(b, is_lower ? INT32_MIN : -SAFE),
+                              ir_const_i32(b, is_lower ? SAFE : INT32_MAX));
+    MlirValue product = ir_select(b, large, end, ir_muli(b, bound, c));
+    return abs_add_saturating(b, product, rest);
+}
+
+/* floor(x/y) in [lo, hi] for a divisor y that is the same for all pairs: no range where it
+ * is not positive. */
+static struct solution solve_quotient_by(struct solver *s, MlirOperation op,
+                                         struct wanted wanted) {
+    const struct mask_fact *divisor = fact_of(s, ir_operand(op, 1));
+    struct ir_builder *b = s->b;
+    if (divisor->on_kv || !abs_is_point(&divisor->value))
+        return no_solution();
+    MlirValue y = divisor->value.lo, zero = ir_const_i32(b, 0);
+    MlirValue rest = ir_subi(b, y, ir_const_i32(b, 1));
+    MlirValue positive = ir_cmpi(b, IR_SGT, y, zero);
+    struct wanted w = {scaled_by(s, wanted.lo, y, zero, true),
+                       scaled_by(s, wanted.hi, y, rest, false)};
+    if (is_set(w.lo))
+        w.lo = ir_select(b, positive, w.lo, ir_const_i32(b, INT32_MIN));
+    if (is_set(w.hi))
+        w.hi = ir_select(b, positive, w.hi, ir_const_i32(b, INT32_MAX));
+    return solve(s, ir_operand(op, 0), w);
+}
+
 /* floor(x/c) in [lo, hi], c > 0: x in [lo*c, hi*c + c-1]. */
 static struct solution solve_quotient(struct solver *s, MlirOperation op, struct wanted wanted) {
     int64_t c;
+    bool is_shift = ir_is_op(op, "arith.shrsi");
     if (!ir_constant_int(ir_operand(op, 1), &c))
-        return no_solution();
-    if (ir_is_op(op, "arith.shrsi"))
+        return is_shift ? no_solution() : solve_quotient_by(s, op, wanted);
+    if (is_shift)
         c = c >= 0 && c < 31 ? (int64_t)1 << c : 0;
     if (c <= 0)
         return no_solution();

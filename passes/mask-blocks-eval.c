@@ -4,7 +4,9 @@
  * and settles the reads of captured tensors:
  *   every index a point            the element itself
  *   few elements in all            all of them, joined
- *   one index that is no point     the tensor's block summary over the index range
+ *   one index that is no point     the tensor's block summary over the index range; if
+ *                                  only run time knows that range, up to 4 elements or
+ *                                  2 blocks are looked at
  *   anything else                  nothing is known
  * An index range is clamped like the read itself. */
 #include <assert.h>
@@ -14,7 +16,9 @@
 
 #include "passes/mask-blocks.h"
 
-enum { MAX_ELEMENTS = 16, MAX_BLOCKS = 16 };
+/* How much code a read may become; and, for an index whose range is not known before
+ * run time, what is assumed and checked then. */
+enum { MAX_ELEMENTS = 16, MAX_BLOCKS = 16, GUESSED_ELEMENTS = 4, GUESSED_BLOCKS = 2 };
 
 /* ---- Facts by value ------------------------------------------------------ */
 
@@ -72,14 +76,16 @@ bool mask_is_floormod(MlirValue value, MlirValue *out_x, MlirValue *out_y) {
 
 /* ---- Reads --------------------------------------------------------------- */
 
-/* A read on its way: indices clamped to the tensor, `good` where widths hold. */
+/* A read on its way: indices clamped to the tensor; hi - lo is at most `width`, which
+ * must be checked at run time where `check` is set. */
 struct tile_read {
     MlirOperation op;
     MlirValue tensor;
     size_t rank;
     MlirValue lo[KERNEL_MAX_RANK], hi[KERNEL_MAX_RANK], last[KERNEL_MAX_RANK];
     const struct abs_value *indices;
-    MlirValue good; /* i1 */
+    int64_t width[KERNEL_MAX_RANK];
+    bool check[KERNEL_MAX_RANK];
 };
 
 static MlirValue clamp(struct ir_builder *b, MlirValue index, MlirValue last) {
@@ -89,10 +95,12 @@ static MlirValue clamp(struct ir_builder *b, MlirValue index, MlirValue last) {
 static struct tile_read begin_read(struct ir_builder *b, MlirOperation op,
                                    const struct abs_value *operands, size_t count) {
     struct tile_read read = {.op = op, .tensor = operands[0].lo, .rank = count - 1,
-                             .indices = operands + 1, .good = ir_const_bool(b, true)};
+                             .indices = operands + 1};
     MlirValue one = ir_const_i32(b, 1);
     for (size_t i = 0; i < read.rank; i++) {
         const struct abs_value *index = &read.indices[i];
+        read.width[i] = index->width;
+        read.check[i] = index->loose;
         read.last[i] = ir_subi(b, ir_dim(b, read.tensor, (int)i), one);
         read.lo[i] = clamp(b, index->lo, read.last[i]);
         read.hi[i] = abs_is_point(index) ? read.lo[i] : clamp(b, index->hi, read.last[i]);
@@ -100,14 +108,15 @@ static struct tile_read begin_read(struct ir_builder *b, MlirOperation op,
     return read;
 }
 
-/* The value where the read's assumptions hold, else nothing known. */
-static struct abs_value guarded(struct ir_builder *b, const struct tile_read *read,
-                                struct abs_value value) {
-    if (abs_is_true(read->good))
-        return value;
-    struct abs_value good = abs_point(read->good);
-    struct abs_value unknown = abs_unknown(b, mlirValueGetType(ir_result(read->op, 0)));
-    return abs_select(b, &good, &value, &unknown);
+/* `value` where `good`, else `other`. */
+static struct abs_value guarded(struct ir_builder *b, MlirValue good, struct abs_value value,
+                                struct abs_value other) {
+    struct abs_value condition = abs_point(good);
+    return abs_is_true(good) ? value : abs_select(b, &condition, &value, &other);
+}
+
+static struct abs_value unknown_read(struct ir_builder *b, const struct tile_read *read) {
+    return abs_unknown(b, mlirValueGetType(ir_result(read->op, 0)));
 }
 
 /* The join of two values of one kind. */
@@ -121,23 +130,25 @@ static struct abs_value join(struct ir_builder *b, const struct abs_value *x,
 static int64_t element_count(const struct tile_read *read) {
     int64_t count = 1;
     for (size_t i = 0; i < read->rank; i++) {
-        if (read->indices[i].width >= MAX_ELEMENTS)
+        if (read->width[i] >= MAX_ELEMENTS)
             return 0;
-        count *= read->indices[i].width + 1;
+        count *= read->width[i] + 1;
         if (count > MAX_ELEMENTS)
             return 0;
     }
     return count;
 }
 
-/* Joins all elements; offsets from lo beyond hi repeat the last element. */
-static struct abs_value read_elements(struct ir_builder *b, struct tile_read *read) {
-    MlirValue spans[KERNEL_MAX_RANK];
+/* Joins all elements, `other` where a width does not hold; offsets from lo beyond hi
+ * repeat the last element. */
+static struct abs_value read_elements(struct ir_builder *b, const struct tile_read *read,
+                                      struct abs_value other) {
+    MlirValue spans[KERNEL_MAX_RANK], good = ir_const_bool(b, true);
     for (size_t i = 0; i < read->rank; i++) {
         spans[i] = ir_subi(b, read->hi[i], read->lo[i]);
-        if (read->indices[i].loose) {
-            MlirValue width = ir_const_i32(b, (int32_t)read->indices[i].width);
-            read->good = abs_and(b, read->good, ir_cmpi(b, IR_ULE, spans[i], width));
+        if (read->check[i]) {
+            MlirValue width = ir_const_i32(b, (int32_t)read->width[i]);
+            good = abs_and(b, good, ir_cmpi(b, IR_ULE, spans[i], width));
         }
     }
     struct abs_value result = {.kind = ABS_NONE};
@@ -153,12 +164,12 @@ static struct abs_value read_elements(struct ir_builder *b, struct tile_read *re
         result = result.kind == ABS_NONE ? element : join(b, &result, &element);
         more = false;
         for (size_t i = 0; i < read->rank && !more; i++) {
-            more = ++steps[i] <= read->indices[i].width;
+            more = ++steps[i] <= read->width[i];
             if (!more)
                 steps[i] = 0;
         }
     }
-    return guarded(b, read, result);
+    return guarded(b, good, result, other);
 }
 
 /* The number of the first summary entry of the row that the other indices pick. */
@@ -191,25 +202,28 @@ static struct abs_value summary_entry(struct ir_builder *b, MlirOperation op, Ml
                       ir_select(b, nan, ir_const_f32(b, INFINITY), most), nan, INFINITY);
 }
 
-/* Joins the summary entries that the range on `axis` touches. */
-static struct abs_value read_summary(struct mask_eval *e, struct tile_read *read, size_t axis,
-                                     size_t tensor) {
+/* Summary blocks that the range on an axis touches at most. */
+static int64_t block_count(const struct mask_eval *e, const struct tile_read *read,
+                           size_t axis) {
+    int64_t size = e->m->block, step = abs_gcd(read->indices[axis].align, size);
+    return (size - step + read->width[axis]) / size + 1; /* lo mod size <= size - step */
+}
+
+/* Joins the `count` summary entries that the range on `axis` touches. */
+static struct abs_value read_summary(struct mask_eval *e, const struct tile_read *read,
+                                     size_t axis, int64_t count) {
     struct ir_builder *b = e->b;
-    const struct abs_value *index = &read->indices[axis];
     int64_t size = e->m->block;
-    int64_t step = abs_gcd(index->align, size); /* lo mod size is at most size - step */
-    int64_t count = (size - step + index->width) / size + 1;
-    if (count > MAX_BLOCKS)
-        return abs_unknown(b, mlirValueGetType(ir_result(read->op, 0)));
+    size_t tensor = (size_t)mlirBlockArgumentGetArgNumber(ir_operand(read->op, 0)) - MASK_INDICES;
     MlirValue buffer = mask_summary_buffer(e, tensor, (int)axis);
     MlirValue start = row_start(e, read, axis), block = ir_const_i32(b, (int32_t)size);
     MlirValue first = ir_divui(b, read->lo[axis], block);
     /* An empty tile (k1 < k0) must not lead outside the buffer. */
     MlirValue last = ir_maxsi(b, first, ir_divui(b, read->hi[axis], block));
     MlirValue span = ir_subi(b, last, first);
-    if (index->loose)
-        read->good =
-            abs_and(b, read->good, ir_cmpi(b, IR_ULT, span, ir_const_i32(b, (int32_t)count)));
+    MlirValue good = ir_const_bool(b, true);
+    if (read->check[axis])
+        good = ir_cmpi(b, IR_ULT, span, ir_const_i32(b, (int32_t)count));
     struct abs_value result = {.kind = ABS_NONE};
     for (int64_t i = 0; i < count; i++) {
         MlirValue at = first;
@@ -218,25 +232,28 @@ static struct abs_value read_summary(struct mask_eval *e, struct tile_read *read
         struct abs_value entry = summary_entry(b, read->op, buffer, ir_addi(b, start, at));
         result = result.kind == ABS_NONE ? entry : join(b, &result, &entry);
     }
-    return guarded(b, read, result);
+    return guarded(b, good, result, unknown_read(b, read));
 }
 
 /* A read with at least one index that is no point. */
 static struct abs_value eval_read(struct mask_eval *e, MlirOperation op,
-                                  const struct abs_value *operands, size_t count) {
+                                  const struct abs_value *operands, size_t count, bool on_kv) {
     size_t varying = 0, axis = 0;
     for (size_t i = 1; i < count; i++)
         if (!abs_is_point(&operands[i]))
             varying++, axis = i - 1;
     struct tile_read read = begin_read(e->b, op, operands, count);
     if (element_count(&read))
-        return read_elements(e->b, &read);
-    MlirValue tensor = ir_operand(op, 0);
-    if (varying == 1 && mlirValueIsABlockArgument(tensor)) {
-        size_t number = (size_t)mlirBlockArgumentGetArgNumber(tensor);
-        return read_summary(e, &read, axis, number - MASK_INDICES);
-    }
-    return abs_unknown(e->b, mlirValueGetType(ir_result(op, 0)));
+        return read_elements(e->b, &read, unknown_read(e->b, &read));
+    if (varying != 1 || !mlirValueIsABlockArgument(ir_operand(op, 0)) ||
+        (on_kv && e->all_keys))
+        return unknown_read(e->b, &read);
+    if (block_count(e, &read, axis) <= MAX_BLOCKS)
+        return read_summary(e, &read, axis, block_count(e, &read, axis));
+    read.check[axis] = true;
+    struct abs_value blocks = read_summary(e, &read, axis, GUESSED_BLOCKS);
+    read.width[axis] = GUESSED_ELEMENTS - 1;
+    return read_elements(e->b, &read, blocks);
 }
 
 /* ---- The walk ------------------------------------------------------------ */
@@ -249,11 +266,11 @@ static bool all_points(const struct abs_value *operands, size_t count) {
 }
 
 static struct abs_value eval_op(struct mask_eval *e, MlirOperation op,
-                                const struct abs_value *operands, size_t count) {
+                                const struct abs_value *operands, size_t count, bool on_kv) {
     MlirValue x, y;
     bool exact = all_points(operands, count);
     if (!exact && ir_is_op(op, "attn.read"))
-        return eval_read(e, op, operands, count);
+        return eval_read(e, op, operands, count, on_kv);
     if (!exact && mask_is_floormod(ir_result(op, 0), &x, &y))
         return abs_floormod(e->b, &mask_eval_fact(e, x)->value, &mask_eval_fact(e, y)->value);
     return abs_apply(e->b, op, operands, count);
@@ -285,7 +302,8 @@ static size_t value_count(MlirOperation func) {
 
 void mask_eval_run(struct mask_eval *e, struct mask_blocks *m, struct ir_builder *b,
                    MlirOperation func, size_t shared, struct abs_value q, struct abs_value kv) {
-    *e = (struct mask_eval){.m = m, .b = b, .func = func, .shared = shared, .capacity = 64};
+    *e = (struct mask_eval){.m = m, .b = b, .func = func, .shared = shared, .capacity = 64,
+                            .all_keys = kv.width >= m->tile_n};
     while (e->capacity < 2 * value_count(m->mask))
         e->capacity *= 2;
     e->facts = ARENA_NEW_ARRAY(m->arena, struct mask_fact, e->capacity);
@@ -302,6 +320,6 @@ void mask_eval_run(struct mask_eval *e, struct mask_blocks *m, struct ir_builder
             on_kv |= fact->on_kv;
         }
         b->location = mlirOperationGetLocation(op);
-        set_fact(e, ir_result(op, 0), eval_op(e, op, operands, count), on_kv);
+        set_fact(e, ir_result(op, 0), eval_op(e, op, operands, count, on_kv), on_kv);
     }
 }

@@ -57,6 +57,7 @@ struct mask_eval {
     struct ir_builder *b;
     MlirOperation func;    /* where the code goes; its shared arguments start at */
     size_t shared;
+    bool all_keys;         /* kv is any key, not one of a tile */
     struct mask_fact *facts;
     const void **keys;     /* open addressing: value pointers */
     size_t capacity;

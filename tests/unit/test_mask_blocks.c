@@ -408,7 +408,7 @@ Test(mask_blocks, random_masks_3) { random_share(3); }
 
 /* ---- Sharpness on common patterns ---------------------------------------- */
 
-/* Sizes such that tiles cross the ends; documents of 20 to 60 keys; a table that keeps
+/* Sizes such that tiles cross the ends; documents of 25 keys and more; a table that keeps
  * about a third of its blocks. */
 static void pattern_tensor(struct mask_case *c, const struct tensor *tensor,
                            struct eval_memory *memory) {
@@ -417,7 +417,7 @@ static void pattern_tensor(struct mask_case *c, const struct tensor *tensor,
     memory->data = arena_alloc(c->arena, (size_t)count * scalar_type_size(tensor->type));
     int32_t document = 0, start = 0;
     for (int64_t i = 0; i < count; i++) {
-        if (below(40) == 0)
+        if (i - start >= 25 && below(20) == 0)
             document++, start = (int32_t)i;
         if (tensor->type == SCALAR_BOOL)
             ((uint8_t *)memory->data)[i] = strcmp(tensor->name, "tab") == 0
@@ -425,6 +425,8 @@ static void pattern_tensor(struct mask_case *c, const struct tensor *tensor,
                                                : i % 300 < 170;
         else if (strcmp(tensor->name, "doc") == 0)
             ((int32_t *)memory->data)[i] = document;
+        else if (strcmp(tensor->name, "offsets") == 0)
+            ((int32_t *)memory->data)[i] = (int32_t)i * 31;
         else if (strcmp(tensor->name, "start") == 0)
             ((int32_t *)memory->data)[i] = start;
         else
@@ -485,6 +487,10 @@ static const struct pattern {
     {"mask kv / 128 == q / 128 && kv <= q;", true, true},
     {"mask kv / 64 <= q / 64;", true, true},
     {"mask q / 50 >= kv / 50;", true, true},
+    {"param c: i32 = 50; mask q / c >= kv / c;", true, true},
+    {"param c: i32 = 100; mask q / c == kv / c && kv <= q;", true, true},
+    {"tensor doc: i32[max(q_len, kv_len)]; tensor offsets: i32[100];"
+     "mask kv >= offsets[doc[q]];", true, true},
     {"tensor tab: bool[heads, (q_len + 15) / 16, (kv_len + 15) / 16];"
      "mask tab[h, q / 16, kv / 16];", false, false},
     {"tensor tab: bool[heads, (q_len + 63) / 64, (kv_len + 63) / 64];"
