@@ -53,11 +53,13 @@ static void visit_function(struct parser *parser, int32_t index, int depth) {
     for (int32_t pc = f->first; pc < f->end; pc++) {
         const struct emu_inst *inst = &parser->module->insts.data[pc];
         f->serial |= talks_to_other_ctas(inst);
-        f->uses_wgmma |= inst->exec == exec_wgmma_fence;
+        f->uses_wgmma |= inst->exec == exec_wgmma_ss || inst->exec == exec_wgmma_rs;
     }
     for (size_t i = 0; i < f->callees.count; i++) {
         visit_function(parser, f->callees.data[i], depth + 1);
-        f->serial |= parser->module->functions.data[f->callees.data[i]].serial;
+        const struct emu_function *callee = &parser->module->functions.data[f->callees.data[i]];
+        f->serial |= callee->serial;
+        f->uses_wgmma |= callee->uses_wgmma;
     }
     f->visit = 2;
 }
