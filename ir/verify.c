@@ -7,16 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ir/verify_private.h"
 #include "ir/walk.h"
 
-struct verifier {
-    MlirOperation module;
-    bool good;
-};
-
-/* Reports at the op; always false, so that checks read `return fail(…)`. */
-__attribute__((format(printf, 3, 4))) static bool fail(struct verifier *v, MlirOperation op,
-                                                       const char *format, ...) {
+bool verify_fail(struct verifier *v, MlirOperation op, const char *format, ...) {
     char text[256], message[320];
     va_list args;
     va_start(args, format);
@@ -272,6 +266,8 @@ static int64_t shared_bytes(MlirOperation op) {
     int rank = ir_rank(type);
     if (rank == 1)
         return ir_extent(type, 0) * (ir_element_bits(type) / 8);
+    if (ir_has_attr(op, "swizzle_bytes"))
+        return verify_panel_bytes(op);
     int64_t rows = ir_extent(type, rank - 2) * (rank == 3 ? ir_extent(type, 0) : 1);
     return rows * ir_int_attr(op, "pitch", 0) * 16;
 }
@@ -286,6 +282,8 @@ static bool check_shared(struct verifier *v, MlirOperation op) {
         return fail(v, op, "byte_offset is %lld, expected a multiple of 16", (long long)offset);
     if (rank == 1)
         return !ir_has_attr(op, "pitch") || fail(v, op, "a list has no pitch and no swizzle");
+    if (ir_has_attr(op, "swizzle_bytes"))
+        return verify_panels(v, op);
     int64_t pitch = ir_int_attr(op, "pitch", -1), bits = ir_int_attr(op, "swizzle_bits", -1);
     int64_t shift = ir_int_attr(op, "swizzle_shift", -1);
     int64_t bytes = ir_extent(type, rank - 1) * (ir_element_bits(type) / 8);
@@ -388,10 +386,7 @@ static bool check_func(struct verifier *v, MlirOperation func) {
 
 /* ---- The table ----------------------------------------------------------- */
 
-static const struct {
-    const char *name;
-    bool (*check)(struct verifier *v, MlirOperation op);
-} checks[] = {
+static const struct verify_rule checks[] = {
     {"func.func", check_func},
     {"attn.attention", check_attention},
     {"attn.read", check_read},
@@ -414,6 +409,11 @@ static void check_op(void *data, MlirOperation op) {
     for (size_t i = 0; i < sizeof checks / sizeof *checks; i++)
         if (ir_is_op(op, checks[i].name)) {
             checks[i].check(data, op);
+            return;
+        }
+    for (const struct verify_rule *rule = verify_sm90_rules; rule->name; rule++)
+        if (ir_is_op(op, rule->name)) {
+            rule->check(data, op);
             return;
         }
 }

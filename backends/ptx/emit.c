@@ -120,11 +120,13 @@ int ptx_isa_needed(const struct ptx_target *target, struct ptx_kernel *const *ke
     return isa;
 }
 
-void ptx_emit_head(struct strbuf *out, const struct ptx_target *target, int isa, bool shared) {
+void ptx_emit_head(struct strbuf *out, const struct ptx_target *target, int isa,
+                   int shared_align) {
     strbuf_printf(out, ".version %d.%d\n.target %s\n.address_size 64\n", isa / 10, isa % 10,
                   target->name);
-    if (shared)
-        strbuf_printf(out, "\n.extern .shared .align 128 .b8 %s[];\n", shared_symbol);
+    if (shared_align > 0)
+        strbuf_printf(out, "\n.extern .shared .align %d .b8 %s[];\n", shared_align,
+                      shared_symbol);
 }
 
 static void emit_params(struct strbuf *out, const struct ptx_kernel *kernel) {

@@ -10,9 +10,10 @@
 int ptx_isa_needed(const struct ptx_target *target, struct ptx_kernel *const *kernels,
                    size_t count);
 
-/* Appends `.version`, `.target`, `.address_size` and, when `shared` is set, the
- * declaration of the dynamic shared memory, `smem`. */
-void ptx_emit_head(struct strbuf *out, const struct ptx_target *target, int isa, bool shared);
+/* Appends `.version`, `.target`, `.address_size` and, when `shared_align` is not
+ * 0, the declaration of the dynamic shared memory, `smem`, with that alignment. */
+void ptx_emit_head(struct strbuf *out, const struct ptx_target *target, int isa,
+                   int shared_align);
 
 /* Appends one entry: comment, parameters, registers, instructions. */
 void ptx_emit_kernel(struct strbuf *out, const struct ptx_kernel *kernel);

@@ -89,6 +89,7 @@ struct build {
     struct kernel_info *info;
     struct diag_sink *sink;
     VEC(struct buffer) buffers;
+    VEC(struct kernel_tensor_map) maps;
     bool failed;
 };
 
@@ -158,17 +159,22 @@ static void add_param(struct build *build, param_list *params, enum kernel_param
              (struct kernel_param){.kind = kind, .index = index, .axis = axis});
 }
 
+/* Number of the tensor that an argument of this kind passes, -1: none. */
+static int tensor_number(const struct kernel_info *info, const char *kind) {
+    static const char *const fixed[] = {"q", "k", "v", "o", "lse"};
+    if (starts_with(kind, "tensor:"))
+        return find_tensor(info, kind + strlen("tensor:"), KERNEL_TENSOR_CAPTURED,
+                           info->tensor_count);
+    for (int i = 0; i < KERNEL_TENSOR_CAPTURED; i++)
+        if (strcmp(fixed[i], kind) == 0)
+            return i;
+    return -1;
+}
+
 static void add_tensor(struct build *build, MlirOperation func, size_t arg, const char *kind,
                        param_list *params) {
-    static const char *const fixed[] = {"q", "k", "v", "o", "lse"};
     bool captured = starts_with(kind, "tensor:");
-    int tensor = -1;
-    if (captured)
-        tensor = find_tensor(build->info, kind + strlen("tensor:"), KERNEL_TENSOR_CAPTURED,
-                             build->info->tensor_count);
-    for (int i = 0; !captured && i < KERNEL_TENSOR_CAPTURED; i++)
-        if (strcmp(fixed[i], kind) == 0)
-            tensor = i;
+    int tensor = tensor_number(build->info, kind);
     if (tensor < 0) {
         build_error(build, func, "unknown tensor", kind);
         return;
@@ -214,11 +220,33 @@ static void add_argument(struct build *build, MlirOperation func, size_t arg,
     }
 }
 
+/* The tensor maps of a kernel, one for each tensor and box; its last parameters. */
+static void add_maps(struct build *build, MlirOperation func, const struct ptx_kernel *kernel,
+                     param_list *params) {
+    struct kernel_info *info = build->info;
+    for (size_t i = 0; i < kernel->maps.count; i++) {
+        const struct ptx_tensor_map *map = &kernel->maps.data[i];
+        const char *kind = ir_func_arg_kind(func, (size_t)map->argument);
+        vec_push(build->arena, &build->maps,
+                 (struct kernel_tensor_map){
+                     .tensor = tensor_number(info, kind),
+                     .box_rows = map->box_rows,
+                     .panel_columns = map->swizzle_bytes / 2,
+                     .panels = map->panels,
+                     .swizzle_bytes = map->swizzle_bytes,
+                 });
+        add_param(build, params, KERNEL_PARAM_TENSOR_MAP, (int)build->maps.count - 1, 0);
+    }
+    info->tensor_maps = build->maps.data;
+    info->tensor_map_count = build->maps.count;
+}
+
 static void build_entry(struct build *build, MlirOperation func, const struct ptx_kernel *kernel,
                         struct kernel_entry *out) {
     param_list params = {0};
     for (size_t i = 0; i < ir_func_arg_count(func); i++)
         add_argument(build, func, i, &params);
+    add_maps(build, func, kernel, &params);
     if (!build->failed && params.count != kernel->params.count)
         ir_ice(func, "ptx: parameters of the entry and of kernel_info differ");
     *out = (struct kernel_entry){

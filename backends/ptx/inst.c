@@ -18,6 +18,8 @@
 #define CLASS_R2 PTX_R2
 #define CLASS_R4 PTX_R4
 #define CLASS_F4 PTX_F4
+#define CLASS_RV PTX_RV
+#define CLASS_FV PTX_FV
 #define CLASS_SMEM PTX_SMEM
 #define CLASS_GMEM PTX_GMEM
 #define CLASS_IMM PTX_IMM
@@ -28,11 +30,12 @@
 #define CLASS_TEXT PTX_TEXT
 
 /* (A, B, C) -> {CLASS_A, CLASS_B, CLASS_C}; (NONE) is an empty list. */
-#define PICK(_1, _2, _3, name, ...) name
+#define PICK(_1, _2, _3, _4, name, ...) name
 #define CLASSES1(a) {CLASS_##a}
 #define CLASSES2(a, b) {CLASS_##a, CLASS_##b}
 #define CLASSES3(a, b, c) {CLASS_##a, CLASS_##b, CLASS_##c}
-#define CLASSES(...) PICK(__VA_ARGS__, CLASSES3, CLASSES2, CLASSES1, _)(__VA_ARGS__)
+#define CLASSES4(a, b, c, d) {CLASS_##a, CLASS_##b, CLASS_##c, CLASS_##d}
+#define CLASSES(...) PICK(__VA_ARGS__, CLASSES4, CLASSES3, CLASSES2, CLASSES1, _)(__VA_ARGS__)
 
 const struct ptx_row ptx_rows[PTX_OP_COUNT] = {
 #define I(id, result, operands, isa, sm, template) \
@@ -157,15 +160,28 @@ bool ptx_same(struct ptx_operand a, struct ptx_operand b) {
            (a.kind == PTX_OPERAND_REG || a.kind == PTX_OPERAND_IMM || a.kind == PTX_OPERAND_F32);
 }
 
+/* Length of a vector class, -1 for any, 0 for the other classes. */
 static int vector_length(enum ptx_class class) {
-    return class == PTX_R2 ? 2 : class == PTX_R4 || class == PTX_F4 ? 4 : 0;
+    switch ((int)class) {
+    case PTX_R2:
+        return 2;
+    case PTX_R4:
+    case PTX_F4:
+        return 4;
+    case PTX_RV:
+    case PTX_FV:
+        return -1;
+    default:
+        return 0;
+    }
 }
 
 static bool vector_fits(const struct ptx_kernel *kernel, enum ptx_class class,
                         struct ptx_operand operand) {
-    if (operand.kind != PTX_OPERAND_VECTOR || operand.value != vector_length(class))
+    int length = vector_length(class);
+    if (operand.kind != PTX_OPERAND_VECTOR || (length > 0 && operand.value != length))
         return false;
-    enum ptx_class element = class == PTX_F4 ? PTX_F : PTX_R;
+    enum ptx_class element = class == PTX_F4 || class == PTX_FV ? PTX_F : PTX_R;
     for (int64_t i = 0; i < operand.value; i++)
         if (!ptx_is_reg(operand.items[i]) ||
             ptx_reg_class(kernel, operand.items[i].reg) != element)
@@ -175,7 +191,7 @@ static bool vector_fits(const struct ptx_kernel *kernel, enum ptx_class class,
 
 static bool operand_fits(const struct ptx_kernel *kernel, enum ptx_class class,
                          struct ptx_operand operand) {
-    if (vector_length(class) > 0)
+    if (vector_length(class) != 0)
         return vector_fits(kernel, class, operand);
     switch (operand.kind) {
     case PTX_OPERAND_REG:

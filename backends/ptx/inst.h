@@ -26,6 +26,8 @@ enum ptx_class {
     PTX_R2,
     PTX_R4,
     PTX_F4,
+    PTX_RV, /* any length */
+    PTX_FV,
     PTX_SMEM,
     PTX_GMEM,
     PTX_IMM,
@@ -102,6 +104,15 @@ struct ptx_reg {
     uint32_t number;
 };
 
+/* A TMA tensor map that the kernel takes as a parameter behind the others. */
+struct ptx_tensor_map {
+    int argument;      /* of the function: the tensor */
+    int box_rows;      /* rows of one copy */
+    int swizzle_bytes; /* 128, 64, 32: bytes of a panel's row */
+    int panels;
+    const char *name;  /* of the parameter */
+};
+
 /* A parameter of the entry, in order. */
 struct ptx_param {
     const char *name;
@@ -119,6 +130,8 @@ struct ptx_kernel {
     uint32_t label_count;
     int threads;
     uint32_t shared_bytes;
+    bool uses_panels;               /* shared tiles need 1024-byte alignment */
+    VEC(struct ptx_tensor_map) maps;
     VEC(const char *) notes;        /* lines of the head comment */
 };
 

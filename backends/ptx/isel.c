@@ -36,7 +36,7 @@ void isel_location(struct isel *is, MlirOperation op) {
 
 static void find_dot(void *data, MlirOperation op) {
     bool *found = data;
-    *found = *found || ir_is_op(op, "attn.dot");
+    *found = *found || ir_is_op(op, "attn.dot") || ir_is_op(op, "attn.wgmma");
 }
 
 /* Sections: the first top-level loop with products is the main loop, everything
@@ -203,17 +203,34 @@ static const struct {
     {"scf.for", lower_for, EFFECT},
     {"scf.if", lower_if, EFFECT},
     {"scf.while", lower_while, EFFECT},
+    {"attn.atomic_inc", lower_atomic_inc, EFFECT},
     {"attn.ballot", lower_ballot, PURE},
+    {"attn.bar_arrive", lower_bar_arrive, EFFECT},
+    {"attn.bar_sync", lower_bar_sync, EFFECT},
     {"attn.commit_group", lower_commit_group, EFFECT},
     {"attn.copy_async", lower_copy_async, EFFECT},
     {"attn.dot", lower_dot, EFFECT},
+    {"attn.elect", lower_elect, PURE},
+    {"attn.fence_mbarrier_init", lower_fence_mbarrier_init, EFFECT},
     {"attn.fragments", lower_fragments, EFFECT},
+    {"attn.mbarrier_arrive", lower_mbarrier_arrive, EFFECT},
+    {"attn.mbarrier_expect_tx", lower_mbarrier_expect_tx, EFFECT},
+    {"attn.mbarrier_init", lower_mbarrier_init, EFFECT},
+    {"attn.mbarrier_wait", lower_mbarrier_wait, EFFECT},
+    {"attn.mbarriers", lower_mbarriers, PURE},
+    {"attn.set_max_registers", lower_set_max_registers, EFFECT},
     {"attn.shared", lower_shared, PURE},
     {"attn.stage", lower_stage, PURE},
     {"attn.store", lower_store, EFFECT},
+    {"attn.tma_load", lower_tma_load, EFFECT},
+    {"attn.uniform", lower_uniform, PURE},
     {"attn.vote_any", lower_vote_any, PURE},
     {"attn.wait_group", lower_wait_group, EFFECT},
     {"attn.warp_reduce", lower_warp_reduce, PURE},
+    {"attn.wgmma", lower_wgmma, EFFECT},
+    {"attn.wgmma_commit", lower_wgmma_commit, EFFECT},
+    {"attn.wgmma_fence", lower_wgmma_fence, EFFECT},
+    {"attn.wgmma_wait", lower_wgmma_wait, EFFECT},
 };
 
 static bool is_unused_pure(MlirOperation op) {
@@ -271,6 +288,7 @@ struct ptx_kernel *isel_kernel(struct arena *arena, MlirOperation func,
     ptx_comment(is.kernel, PTX_BANNER, "prologue");
     isel_arguments(&is);
     isel_block(&is, ir_func_body(func));
+    is.row_warps = (int)ir_int_attr(func, "attn.row_warps", is.warps);
     if (!is.failed) {
         isel_flush(&is);
         ptx_put(is.kernel, PTX_RET, PTX_NOTHING, PTX_NOTHING);

@@ -43,6 +43,7 @@ struct storage {
     bool in_run;              /* defined by the pending run */
     int uses;                 /* still to come, of all values that share it */
     int loop;                 /* innermost loop around the definition, 0: none */
+    int in_flight;            /* products that still read or write the registers */
     struct ptx_inst *anchor;  /* last instruction of a top-level definition */
     int anchor_order;         /* -1: defined inside a loop or branch */
 };
@@ -56,6 +57,9 @@ struct shared_view {
     struct swizzle swizzle;
     struct ptx_operand stage;   /* byte offset of the stage in a register, or none */
     bool bf16;
+    int swizzle_bytes, panels;  /* tiles of panels, else 0 (isel_sm90.c) */
+    struct ptx_operand stage_index; /* of tiles of panels: number of the stage, or none */
+    int arrivals;               /* of mbarriers */
 };
 
 enum value_kind { VALUE_STORAGE, VALUE_SHARED, VALUE_GLOBAL, VALUE_STEP };
@@ -95,6 +99,19 @@ struct lane_constant {
 
 struct run; /* isel_run.c */
 
+/* Registers of a product that has not been waited for, and its group. */
+struct flight {
+    struct storage *storage;
+    int group;
+};
+
+/* A loop being lowered: what its terminator yields goes to `carried`. */
+struct loop_frame {
+    MlirBlock body;
+    struct storage *const *carried;
+    struct loop_frame *outer;
+};
+
 struct isel {
     struct arena *arena;
     const struct ptx_options *options;
@@ -102,6 +119,7 @@ struct isel {
     struct ptx_kernel *kernel;
     MlirOperation func;
     int warps, threads;
+    int row_warps;              /* warps that share the rows of a tile */
     bool failed;
 
     struct value *values;       /* open hash table */
@@ -111,6 +129,10 @@ struct isel {
     struct ptx_inst *entry_end; /* last instruction of the lane constants */
     struct run *run;            /* pending elementwise operations */
     int loop, loop_count;       /* current innermost loop; loops so far */
+    struct loop_frame *frame;   /* of the innermost loop */
+    VEC(struct flight) flights; /* wgmma: what is not waited for yet */
+    int wgmma_group;            /* groups committed so far */
+    VEC(MlirOperation) early;   /* operations that were lowered before their turn */
     int depth;                  /* loops and branches around the current place */
     int order;                  /* of top-level definitions */
     const char *last_file;      /* source place of the latest location line */
@@ -211,8 +233,7 @@ void isel_hoist_end(struct isel *is, struct hoist *hoist);
 struct ptx_operand isel_thread(struct isel *is);      /* thread in the CTA */
 struct ptx_operand isel_lane(struct isel *is);        /* lane in the warp */
 struct ptx_operand isel_warp(struct isel *is);        /* warp in the CTA */
-struct ptx_operand isel_quad_lane(struct isel *is);   /* lane % 4 */
-struct ptx_operand isel_row_lane(struct isel *is);    /* 16 warp + lane / 4 */
+struct ptx_operand isel_row_lane(struct isel *is);    /* 16 (warp % row_warps) + lane / 4 */
 struct ptx_operand isel_column_lane(struct isel *is); /* 2 (lane % 4) */
 struct ptx_operand isel_smem(struct isel *is);        /* address of the shared memory */
 
@@ -326,6 +347,26 @@ void lower_warp_reduce(struct isel *is, MlirOperation op);
 void lower_for(struct isel *is, MlirOperation op);
 void lower_if(struct isel *is, MlirOperation op);
 void lower_while(struct isel *is, MlirOperation op);
+
+/* isel_sm90.c, isel_wgmma.c. */
+void lower_panels(struct isel *is, MlirOperation op, struct shared_view *view);
+void lower_mbarriers(struct isel *is, MlirOperation op);
+void lower_mbarrier_init(struct isel *is, MlirOperation op);
+void lower_fence_mbarrier_init(struct isel *is, MlirOperation op);
+void lower_mbarrier_wait(struct isel *is, MlirOperation op);
+void lower_mbarrier_arrive(struct isel *is, MlirOperation op);
+void lower_mbarrier_expect_tx(struct isel *is, MlirOperation op);
+void lower_tma_load(struct isel *is, MlirOperation op);
+void lower_elect(struct isel *is, MlirOperation op);
+void lower_uniform(struct isel *is, MlirOperation op);
+void lower_set_max_registers(struct isel *is, MlirOperation op);
+void lower_bar_sync(struct isel *is, MlirOperation op);
+void lower_bar_arrive(struct isel *is, MlirOperation op);
+void lower_atomic_inc(struct isel *is, MlirOperation op);
+void lower_wgmma(struct isel *is, MlirOperation op);
+void lower_wgmma_fence(struct isel *is, MlirOperation op);
+void lower_wgmma_commit(struct isel *is, MlirOperation op);
+void lower_wgmma_wait(struct isel *is, MlirOperation op);
 
 /* Lowers the operations of a block up to its terminator, which is returned. */
 MlirOperation isel_block(struct isel *is, MlirBlock block);

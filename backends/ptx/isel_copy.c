@@ -26,7 +26,11 @@ void lower_shared(struct isel *is, MlirOperation op) {
         .byte_offset = (int)ir_int_attr(op, "byte_offset", 0),
         .bf16 = mlirTypeIsABF16(ir_element_type(type)),
     };
-    if (rank >= 2) {
+    if (rank >= 2 && ir_has_attr(op, "swizzle_bytes")) {
+        view->rows = (int)ir_extent(type, rank - 2);
+        view->columns = (int)ir_extent(type, rank - 1);
+        lower_panels(is, op, view);
+    } else if (rank >= 2) {
         view->swizzle = (struct swizzle){(int)ir_int_attr(op, "pitch", 0),
                                          (int)ir_int_attr(op, "swizzle_bits", 0),
                                          (int)ir_int_attr(op, "swizzle_shift", 0)};
@@ -49,6 +53,8 @@ void lower_stage(struct isel *is, MlirOperation op) {
     isel_release(is, op);
     if (index.kind == PTX_OPERAND_IMM) {
         view->byte_offset += (int)index.value * view->stage_bytes;
+    } else if (view->panels > 0) {
+        view->stage_index = index;
     } else {
         bool shift = (view->stage_bytes & (view->stage_bytes - 1)) == 0;
         const char *hint = arena_printf(is->arena, "%s_stage", view->name);

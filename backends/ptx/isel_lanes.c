@@ -95,6 +95,8 @@ static struct ptx_operand compute_warp(struct isel *is) {
 static struct ptx_operand compute_quad_lane(struct isel *is) {
     return ptx_def(is->kernel, PTX_AND_B32, "quad_lane", isel_thread(is), ptx_imm(3));
 }
+    if (is->row_warps != is->warps) /* a power of two: warpgroups */
+        warp = ptx_def(is->kernel, PTX_AND_B32, "row_warp", warp, ptx_imm(is->row_warps - 1));
 static struct ptx_operand compute_row_lane(struct isel *is) {
     struct ptx_operand lane = isel_lane(is), warp = isel_warp(is);
     struct ptx_operand row = ptx_def(is->kernel, PTX_SHR_U32, "row_lane", lane, ptx_imm(2));

@@ -64,7 +64,7 @@ static struct ptx_operand row_inside(const struct store *store, int offset) {
 static void store_row(const struct store *store, int f, int i, struct ptx_operand pointer) {
     struct isel *is = store->is;
     struct ptx_kernel *k = is->kernel;
-    struct ptx_operand inside = row_inside(store, 16 * is->warps * f + 8 * i);
+    struct ptx_operand inside = row_inside(store, 16 * is->row_warps * f + 8 * i);
     int groups = store->value->shape.groups, wide = groups / 4 * 4;
     struct ptx_operand lane = isel_quad_lane(is), at = pointer;
     if (wide > 0)
@@ -91,7 +91,7 @@ static void store_row(const struct store *store, int f, int i, struct ptx_operan
 static void store_scalar_row(const struct store *store, int f, int i,
                              struct ptx_operand pointer) {
     struct isel *is = store->is;
-    struct ptx_operand inside = row_inside(store, 16 * is->warps * f + 8 * i);
+    struct ptx_operand inside = row_inside(store, 16 * is->row_warps * f + 8 * i);
     struct ptx_operand first =
         ptx_def(is->kernel, PTX_SETP_EQ_S32, "p", isel_quad_lane(is), ptx_imm(0));
     inside = ptx_def(is->kernel, PTX_AND_PRED, "in_rows", inside, first);
@@ -130,7 +130,7 @@ void lower_store(struct isel *is, MlirOperation op) {
     struct ptx_operand wide = ptx_def(k, PTX_MUL_WIDE_S32, "rd", row, ptx_imm(bytes));
     struct ptx_operand pointer = ptx_def(k, PTX_MAD_LO_S64, "row_ptr", wide, stride, head);
     for (int r = 0; r < 2 * shape.shape.fragments; r++) {
-        int offset = 16 * is->warps * (r / 2) + 8 * (r % 2);
+        int offset = 16 * is->row_warps * (r / 2) + 8 * (r % 2);
         struct ptx_operand at = pointer;
         if (offset > 0)
             at = ptx_def(k, PTX_MAD_LO_S64, "row_ptr", stride, ptx_imm(offset * bytes),

@@ -27,7 +27,7 @@ static bool describe_vector(struct isel *is, MlirType type, struct storage *out)
         rows = ir_extent(type, 0);
         columns = 1;
     }
-    int fragment_rows = 16 * is->warps;
+    int fragment_rows = 16 * is->row_warps;
     if (rows == 1) {
         out->layout = LAYOUT_COLUMN;
         out->shape = (struct tile_shape){1, (int)columns / 8};
@@ -93,7 +93,7 @@ struct storage *storage_scalar(struct isel *is, enum ptx_class class,
 
 bool storage_dies(const struct isel *is, const struct storage *storage, int uses_now) {
     return storage->owned && storage->elems && storage->loop == is->loop &&
-           storage->uses == uses_now;
+           storage->in_flight == 0 && storage->uses == uses_now;
 }
 
 struct ptx_operand storage_element(const struct storage *storage, int f, int i, int j, int c) {

@@ -83,16 +83,19 @@ static bool check_instructions(MlirOperation func, const struct ptx_kernel *kern
 
 static void print_module(struct strbuf *out, const struct ptx_options *options,
                          struct ptx_kernel *const *kernels, size_t count) {
-    bool shared = false;
-    for (size_t i = 0; i < count; i++)
-        shared = shared || kernels[i]->shared_bytes > 0;
+    int shared_align = 0; /* swizzle atoms of panels are 1024 bytes */
+    for (size_t i = 0; i < count; i++) {
+        int align = kernels[i]->uses_panels ? 1024 : kernels[i]->shared_bytes > 0 ? 128 : 0;
+        shared_align = align > shared_align ? align : shared_align;
+    }
     if (options->attention)
         strbuf_printf(out, "// attention %s for %s", options->attention, options->target->name);
     if (options->attention && options->producer)
         strbuf_printf(out, ", by %s", options->producer);
     if (options->attention)
         strbuf_append_char(out, '\n');
-    ptx_emit_head(out, options->target, ptx_isa_needed(options->target, kernels, count), shared);
+    ptx_emit_head(out, options->target, ptx_isa_needed(options->target, kernels, count),
+                  shared_align);
     for (size_t i = 0; i < count; i++)
         ptx_emit_kernel(out, kernels[i]);
 }

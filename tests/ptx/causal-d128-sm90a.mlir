@@ -4,7 +4,7 @@ module attributes {attn.target = "sm_90a"} {
       %LSE: memref<?x?x?xf32, strided<[?, ?, ?]>> {attn.arg = "lse"},
       %batch: i32 {attn.arg = "size:batch"}, %heads: i32 {attn.arg = "size:heads"}, %kv_heads: i32 {attn.arg = "size:kv_heads"},
       %q_len: i32 {attn.arg = "size:q_len"}, %kv_len: i32 {attn.arg = "size:kv_len"})
-      attributes {attn.kernel = "main", attn.tile = array<i32: 128, 128>, attn.warps = 12 : i32, attn.shared_bytes = 163968 : i32,
+      attributes {attn.kernel = "main", attn.tile = array<i32: 128, 128>, attn.warps = 12 : i32, attn.row_warps = 4 : i32, attn.shared_bytes = 163968 : i32,
                   attn.grid = ["sm_count", "q_len", "128", "ceildiv", "heads", "mul", "batch", "mul", "min"]} {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
