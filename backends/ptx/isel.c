@@ -265,11 +265,19 @@ static void lower_op(struct isel *is, MlirOperation op) {
     isel_error(is, op, "the PTX back end has no lowering for '%s'", name);
 }
 
+static bool was_lowered_early(const struct isel *is, MlirOperation op) {
+    for (size_t i = 0; i < is->early.count; i++)
+        if (mlirOperationEqual(is->early.data[i], op))
+            return true;
+    return false;
+}
+
 MlirOperation isel_block(struct isel *is, MlirBlock block) {
     MlirOperation last = mlirBlockGetTerminator(block);
     for (MlirOperation op = mlirBlockGetFirstOperation(block);
          !mlirOperationEqual(op, last) && !is->failed; op = mlirOperationGetNextInBlock(op))
-        lower_op(is, op);
+        if (!was_lowered_early(is, op))
+            lower_op(is, op);
     return last;
 }
 
@@ -280,6 +288,7 @@ struct ptx_kernel *isel_kernel(struct arena *arena, MlirOperation func,
     if (is.warps == 0)
         is.warps = 1;
     is.threads = 32 * is.warps;
+    is.row_warps = (int)ir_int_attr(func, "attn.row_warps", is.warps);
     is.kernel = ptx_kernel_create(arena, ir_func_name(func));
     is.kernel->threads = is.threads;
     is.kernel->shared_bytes = (uint32_t)ir_kernel_shared_bytes(func);
@@ -288,7 +297,6 @@ struct ptx_kernel *isel_kernel(struct arena *arena, MlirOperation func,
     ptx_comment(is.kernel, PTX_BANNER, "prologue");
     isel_arguments(&is);
     isel_block(&is, ir_func_body(func));
-    is.row_warps = (int)ir_int_attr(func, "attn.row_warps", is.warps);
     if (!is.failed) {
         isel_flush(&is);
         ptx_put(is.kernel, PTX_RET, PTX_NOTHING, PTX_NOTHING);

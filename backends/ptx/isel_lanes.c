@@ -92,19 +92,16 @@ static struct ptx_operand compute_lane(struct isel *is) {
 static struct ptx_operand compute_warp(struct isel *is) {
     return ptx_def(is->kernel, PTX_SHR_U32, "warp", isel_thread(is), ptx_imm(5));
 }
-static struct ptx_operand compute_quad_lane(struct isel *is) {
-    return ptx_def(is->kernel, PTX_AND_B32, "quad_lane", isel_thread(is), ptx_imm(3));
-}
-    if (is->row_warps != is->warps) /* a power of two: warpgroups */
-        warp = ptx_def(is->kernel, PTX_AND_B32, "row_warp", warp, ptx_imm(is->row_warps - 1));
 static struct ptx_operand compute_row_lane(struct isel *is) {
     struct ptx_operand lane = isel_lane(is), warp = isel_warp(is);
     struct ptx_operand row = ptx_def(is->kernel, PTX_SHR_U32, "row_lane", lane, ptx_imm(2));
+    if (is->row_warps != is->warps) /* a power of two: warpgroups */
+        warp = ptx_def(is->kernel, PTX_AND_B32, "row_warp", warp, ptx_imm(is->row_warps - 1));
     return ptx_def(is->kernel, PTX_MAD_LO_S32, "row_lane", warp, ptx_imm(16), row);
 }
 static struct ptx_operand compute_column_lane(struct isel *is) {
-    struct ptx_operand quad_lane = isel_quad_lane(is);
-    return ptx_def(is->kernel, PTX_SHL_B32, "column_lane", quad_lane, ptx_imm(1));
+    struct ptx_operand twice = ptx_def(is->kernel, PTX_SHL_B32, "r", isel_thread(is), ptx_imm(1));
+    return ptx_def(is->kernel, PTX_AND_B32, "column_lane", twice, ptx_imm(6));
 }
 static struct ptx_operand compute_smem(struct isel *is) {
     return ptx_def(is->kernel, PTX_MOV_SYMBOL, "smem_base", ptx_text("smem"));
@@ -113,9 +110,6 @@ static struct ptx_operand compute_smem(struct isel *is) {
 struct ptx_operand isel_thread(struct isel *is) { return constant(is, "thread", compute_thread); }
 struct ptx_operand isel_lane(struct isel *is) { return constant(is, "lane", compute_lane); }
 struct ptx_operand isel_warp(struct isel *is) { return constant(is, "warp", compute_warp); }
-struct ptx_operand isel_quad_lane(struct isel *is) {
-    return constant(is, "quad_lane", compute_quad_lane);
-}
 struct ptx_operand isel_row_lane(struct isel *is) {
     return constant(is, "row_lane", compute_row_lane);
 }

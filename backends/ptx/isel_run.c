@@ -278,6 +278,24 @@ static void add_member(struct isel *is, struct member *m, const struct storage *
     m->result->anchor_order = -1;
 }
 
+/* Packs a tile in the run that makes it, wherever in the block the truncf stands:
+ * half the registers from then on. */
+static void pull_packing(struct isel *is, const struct member *m) {
+    MlirValue value = ir_result(m->op, 0);
+    if (m->result->class != PTX_F || m->result->layout != LAYOUT_TILE)
+        return;
+    for (MlirOpOperand use = mlirValueGetFirstUse(value); !mlirOpOperandIsNull(use);
+         use = mlirOpOperandGetNextUse(use)) {
+        MlirOperation user = mlirOpOperandGetOwner(use);
+        if (ir_is_op(user, "arith.truncf") &&
+            mlirBlockEqual(mlirOperationGetBlock(user), mlirOperationGetBlock(m->op))) {
+            vec_push(is->arena, &is->early, user);
+            isel_elementwise(is, user);
+            return;
+        }
+    }
+}
+
 /* ---- Rows and scalars: at once ----------------------------------------------------- */
 
 static void emit_now(struct isel *is, struct member *m) {
@@ -456,6 +474,7 @@ static void add_element(struct isel *is, struct member *m, enum layout layout,
     if (m->result->layout == LAYOUT_TILE || m->result->layout == LAYOUT_COLUMN) {
         m->result->shape = type->shape;
         add_member(is, m, m->result);
+        pull_packing(is, m);
         return;
     }
     isel_flush_for(is, m->op);

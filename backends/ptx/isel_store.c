@@ -22,33 +22,22 @@ static void exchange(struct isel *is, struct ptx_operand has_bit, int mask, stru
     *b = ptx_def(k, PTX_SELP_B32, "r", *b, got, has_bit);
 }
 
-static struct ptx_operand lane_bit(struct isel *is, int mask) {
-    struct ptx_operand *known = isel_constant_find(is, "quad bit", mask, 0, 0, 0);
-    if (known)
-        return *known;
-    struct ptx_operand lane = isel_quad_lane(is);
-    struct ptx_inst *saved = isel_entry_begin(is);
-    struct ptx_operand bit = ptx_def(is->kernel, PTX_AND_B32, "r", lane, ptx_imm(mask));
-    bit = ptx_def(is->kernel, PTX_SETP_NE_S32, "quad_bit", bit, ptx_imm(0));
-    isel_entry_end(is, saved);
-    isel_constant_add(is, "quad bit", mask, 0, 0, 0, bit);
-    return bit;
-}
-
-static void transpose_quad(struct isel *is, struct ptx_operand *w) {
-    struct ptx_operand bit0 = lane_bit(is, 1), bit1 = lane_bit(is, 2);
-    exchange(is, bit0, 1, &w[0], &w[1]);
-    exchange(is, bit0, 1, &w[2], &w[3]);
-    exchange(is, bit1, 2, &w[0], &w[2]);
-    exchange(is, bit1, 2, &w[1], &w[3]);
-}
-
 struct store {
     struct isel *is;
     const struct storage *value;
-    struct ptx_operand left;   /* rows up to the limit, from the lane's first row */
-    struct ptx_operand wanted; /* predicate of an optional store, or none */
+    struct ptx_operand left;    /* rows up to the limit, from the lane's first row */
+    struct ptx_operand wanted;  /* predicate of an optional store, or none */
+    struct ptx_operand column;  /* 2 (lane % 4), the lane's first column */
+    struct ptx_operand bits[2]; /* bits 0 and 1 of lane % 4 */
 };
+
+static void transpose_quad(const struct store *store, struct ptx_operand *w) {
+    struct isel *is = store->is;
+    exchange(is, store->bits[0], 1, &w[0], &w[1]);
+    exchange(is, store->bits[0], 1, &w[2], &w[3]);
+    exchange(is, store->bits[1], 2, &w[0], &w[2]);
+    exchange(is, store->bits[1], 2, &w[1], &w[3]);
+}
 
 /* Predicate: row `offset` below the lane's first one is to be written. */
 static struct ptx_operand row_inside(const struct store *store, int offset) {
@@ -66,21 +55,21 @@ static void store_row(const struct store *store, int f, int i, struct ptx_operan
     struct ptx_kernel *k = is->kernel;
     struct ptx_operand inside = row_inside(store, 16 * is->row_warps * f + 8 * i);
     int groups = store->value->shape.groups, wide = groups / 4 * 4;
-    struct ptx_operand lane = isel_quad_lane(is), at = pointer;
+    struct ptx_operand at = pointer;
     if (wide > 0)
-        at = ptx_def(k, PTX_MAD_WIDE_S32, "row_ptr", lane, ptx_imm(16), pointer);
+        at = ptx_def(k, PTX_MAD_WIDE_S32, "row_ptr", store->column, ptx_imm(8), pointer);
     for (int j = 0; j < wide; j += 4) {
         struct ptx_operand *w = ARENA_NEW_ARRAY(is->arena, struct ptx_operand, 4);
         for (int n = 0; n < 4; n++)
             w[n] = storage_element(store->value, f, i, j + n, 0);
-        transpose_quad(is, w);
+        transpose_quad(store, w);
         ptx_guard(ptx_put(k, PTX_ST_GLOBAL_V4_B32, PTX_NOTHING, ptx_address(at, 16 * j),
                           ptx_vector(w, 4)),
                   inside, false);
     }
     if (wide == groups)
         return;
-    at = ptx_def(k, PTX_MAD_WIDE_S32, "row_ptr", lane, ptx_imm(4), pointer);
+    at = ptx_def(k, PTX_MAD_WIDE_S32, "row_ptr", store->column, ptx_imm(2), pointer);
     for (int j = wide; j < groups; j++)
         ptx_guard(ptx_put(k, PTX_ST_GLOBAL_B32, PTX_NOTHING, ptx_address(at, 16 * j),
                           storage_element(store->value, f, i, j, 0)),
@@ -93,7 +82,7 @@ static void store_scalar_row(const struct store *store, int f, int i,
     struct isel *is = store->is;
     struct ptx_operand inside = row_inside(store, 16 * is->row_warps * f + 8 * i);
     struct ptx_operand first =
-        ptx_def(is->kernel, PTX_SETP_EQ_S32, "p", isel_quad_lane(is), ptx_imm(0));
+        ptx_def(is->kernel, PTX_SETP_EQ_S32, "p", store->column, ptx_imm(0));
     inside = ptx_def(is->kernel, PTX_AND_PRED, "in_rows", inside, first);
     struct ptx_operand value = storage_element(store->value, f, i, 0, 0);
     ptx_guard(ptx_put(is->kernel, PTX_ST_GLOBAL_F32, PTX_NOTHING, ptx_address(pointer, 0), value),
@@ -121,7 +110,12 @@ void lower_store(struct isel *is, MlirOperation op) {
     struct ptx_operand stride = isel_param_stride(is, arg, 2);
     struct ptx_operand row_lane = isel_row_lane(is);
     struct ptx_operand row = ptx_def(k, PTX_ADD_S32, "row", row_lane, row0);
-    struct store store = {.is = is, .value = value};
+    struct store store = {.is = is, .value = value, .column = isel_column_lane(is)};
+    for (int bit = 0; tile && bit < 2; bit++) {
+        struct ptx_operand masked =
+            ptx_def(k, PTX_AND_B32, "r", store.column, ptx_imm(2 << bit));
+        store.bits[bit] = ptx_def(k, PTX_SETP_NE_S32, "quad_bit", masked, ptx_imm(0));
+    }
     store.left = ptx_def(k, PTX_SUB_S32, "rows_left", limit, row);
     if (ir_has_attr(op, "optional"))
         store.wanted = ptx_def(k, PTX_SETP_NE_S64, "wanted", isel_param_pointer(is, arg),
