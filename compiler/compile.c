@@ -137,7 +137,8 @@ bool compile_plan(struct arena *arena, struct source_set *sources, const struct 
         !frontend_override_schedule(arena, sources, spec, schedule, &pinned, diags))
         return false;
     const struct schedule_problem problem = {target, attention->head_dim_qk,
-                                             attention->head_dim_v, attention->dtype};
+                                             attention->head_dim_v, attention->dtype,
+                                             facts_has_element_reads(attention)};
     return schedule_resolve(&problem, &pinned, diags, out_plan);
 }
 

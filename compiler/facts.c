@@ -64,6 +64,21 @@ struct kernel_info *facts_of_attention(struct arena *arena, const struct attenti
     return info;
 }
 
+/* ---- Reads ------------------------------------------------------------------------- */
+
+static void visit_read(void *data, const struct expr *node) {
+    bool *found = data;
+    if (node->kind == EXPR_READ && ast_uses_row(node) && ast_uses_column(node))
+        *found = true;
+}
+
+bool facts_has_element_reads(const struct attention *attention) {
+    bool found = false;
+    for (size_t i = 0; i < attention->item_count; i++)
+        ast_walk(attention->items[i].value, visit_read, &found);
+    return found;
+}
+
 /* ---- Extern files ---------------------------------------------------------------- */
 
 struct file_list {

@@ -9,6 +9,10 @@
  * adds the kernels. */
 struct kernel_info *facts_of_attention(struct arena *arena, const struct attention *attention);
 
+/* True when a score or mask line reads a captured tensor at an index that depends on both
+ * the query and the key. */
+bool facts_has_element_reads(const struct attention *attention);
+
 /* The CUDA C++ files behind the extern functions that the attention calls, each once. */
 const struct source_file *const *facts_extern_files(struct arena *arena,
                                                     const struct attention *attention,

@@ -16,6 +16,9 @@
 /* Registers of addresses, running maxima and sums, loop state and operand fragments. */
 enum { OVERHEAD_REGISTERS = 44 };
 
+/* Pointers, strides and values under way of a read per element. */
+enum { READ_REGISTERS = 24 };
+
 enum { MAX_STAGES = 8, MAX_TILE = 256 };
 
 /* P is at most 2^tau: 2^8 loses nothing in f16 and bf16, and l stays far from overflow.
@@ -33,8 +36,9 @@ static void account_registers(const struct schedule_problem *problem, struct sch
     plan->registers_s = fragments * plan->tile_n / 2;
     plan->registers_q =
         plan->q_registers ? fragments * schedule_padded_dim(problem->head_dim_qk) / 4 : 0;
-    plan->registers =
-        plan->registers_acc + plan->registers_s + plan->registers_q + OVERHEAD_REGISTERS;
+    plan->registers_other = OVERHEAD_REGISTERS + (problem->element_reads ? READ_REGISTERS : 0);
+    plan->registers = plan->registers_acc + plan->registers_s + plan->registers_q +
+                      plan->registers_other;
 }
 
 static void account_shared(const struct schedule_problem *problem, struct schedule_plan *plan) {
@@ -116,17 +120,38 @@ static bool complete(const struct schedule_problem *problem, const struct target
 
 /* ---- Defaults ------------------------------------------------------------ */
 
-/* The preferred tile by the larger head dimension. */
-static void default_tile(const struct schedule_problem *problem, struct schedule_plan *plan) {
-    plan->tile_m = 128;
-    plan->tile_n = problem->head_dim_qk <= 32 && problem->head_dim_v <= 32 ? 128 : 64;
+/* The preferred tile.  Two fragments of rows a warp (128 rows) halve the traffic of K and
+ * V from shared memory; they need 2·Dv/2 registers, so that wide V gets 64 rows.  More
+ * keys amortise the rescaling of the accumulator. */
+static void default_tile(const struct schedule_problem *problem,
+                         const struct target_limits *target, struct schedule_plan *plan) {
+    static const int keys[] = {128, 64, 48, 32};
+    bool narrow = problem->head_dim_qk <= 32 && problem->head_dim_v <= 32 &&
+                  !problem->element_reads;
+    plan->tile_m = problem->head_dim_v <= 128 ? 128 : 64;
+    for (size_t i = narrow ? 0 : 1; i < sizeof keys / sizeof keys[0]; i++) {
+        plan->tile_n = keys[i];
+        if (choose_warps(problem, target, plan) && plan->warps <= 4)
+            return;
+    }
 }
 
-/* Two stages where they fit, one otherwise. */
+/* CTAs of a plan on one multiprocessor of a given shared memory. */
+static int ctas_by_shared(const struct target_limits *target, const struct schedule_plan *plan,
+                          int shared_per_sm) {
+    return shared_per_sm / (plan->shared_bytes + target->shared_reserved);
+}
+
+/* Two stages, unless one lets another CTA onto the largest multiprocessor that runs the
+ * target's code: its warps hide latency better than a second stage. */
 static int default_stages(const struct schedule_problem *problem,
                           const struct target_limits *target, struct schedule_plan *plan) {
+    plan->stages = 1;
+    complete(problem, target, plan);
+    int alone = smaller(2, ctas_by_shared(target, plan, target->largest_shared_per_sm));
     plan->stages = 2;
-    return complete(problem, target, plan) ? 2 : 1;
+    bool fits = complete(problem, target, plan);
+    return fits && ctas_by_shared(target, plan, target->largest_shared_per_sm) >= alone ? 2 : 1;
 }
 
 /* ---- Pinned keys --------------------------------------------------------- */
@@ -222,7 +247,7 @@ static bool refuse_misfit(const struct schedule_problem *problem,
                    "tile %d, %d needs about %d registers a thread (accumulator %d + scores %d + "
                    "other %d, %d warps), %s has %d",
                    plan->tile_m, plan->tile_n, plan->registers, plan->registers_acc,
-                   plan->registers_s, OVERHEAD_REGISTERS, plan->warps, target->name,
+                   plan->registers_s, plan->registers_other, plan->warps, target->name,
                    target->registers_per_thread);
     else if (!shared_fits(target, plan))
         diag_error(diags, where,
@@ -266,7 +291,7 @@ bool schedule_resolve(const struct schedule_problem *problem, const struct sched
     }
     struct schedule_plan plan = {.target = target->name, .longest_first = true};
     plan.rescale_threshold = target->has_rescale_threshold ? default_threshold : 0;
-    default_tile(problem, &plan);
+    default_tile(problem, target, &plan);
     if (pinned && pinned->given[SCHEDULE_TILE]) {
         plan.tile_m = pinned->tile_m;
         plan.tile_n = pinned->tile_n;

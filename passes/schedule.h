@@ -17,6 +17,7 @@ struct schedule_problem {
     const char *target;            /* "sm_80" */
     int head_dim_qk, head_dim_v;   /* 8 to 256 in steps of 8 */
     enum scalar_type dtype;        /* two bytes an element */
+    bool element_reads;            /* scores or masks read a tensor at [.. q .. kv ..] */
 };
 
 struct schedule_plan {
@@ -32,7 +33,8 @@ struct schedule_plan {
     int shared_list;      /* bytes of the key-block list, reserved whether it is used or not */
     int shared_bytes;     /* in all: q + stages * (k + v) + list */
     int registers_acc, registers_s, registers_q; /* accumulator, scores and Q of a thread */
-    int registers;        /* estimate in all, with addresses and running values */
+    int registers_other;  /* addresses, running values, operand fragments */
+    int registers;        /* estimate in all */
     int ctas_per_sm;      /* that fit by shared memory and registers */
 };
 

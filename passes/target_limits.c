@@ -9,8 +9,10 @@
 #include <string.h>
 
 static const struct target_limits rows[] = {
-    /* name    CTA shared  SM shared  reserved  reg  reg/SM  threads  roles  poly   tau    dynamic */
-    {"sm_80", 163 * 1024, 164 * 1024, 1024,     255, 65536,  1024,    false, false, true,  false},
+    /* name    CTA shared  SM shared   largest     reserved  reg  reg/SM  threads  roles  poly
+     *         tau    dynamic */
+    {"sm_80", 163 * 1024, 164 * 1024, 228 * 1024, 1024,     255, 65536,  1024,    false, false,
+              true,  false},
 };
 
 const struct target_limits *target_limits_get(size_t index) {

@@ -10,6 +10,7 @@ struct target_limits {
     const char *name;            /* "sm_80" */
     int shared_per_cta;          /* bytes a CTA may ask for */
     int shared_per_sm;           /* bytes of one multiprocessor */
+    int largest_shared_per_sm;   /* the same on the largest part that runs this code */
     int shared_reserved;         /* bytes the system takes from shared_per_sm for each CTA */
     int registers_per_thread;
     int registers_per_sm;

@@ -32,10 +32,17 @@ static bool is_defined_inside(MlirValue value, MlirOperation loop) {
     return block_is_inside(block, loop);
 }
 
+/* Shared memory changes in the loop; summaries of captured tensors, which are arguments,
+ * were written by an earlier kernel. */
+static bool reads_what_changes(MlirOperation op) {
+    if (ir_is_op(op, "memref.load"))
+        return !mlirValueIsABlockArgument(ir_operand(op, 0));
+    return ir_is_op(op, "attn.fragments");
+}
+
 /* Pure, not a tile, and fed from outside the loop only. */
 static bool is_invariant(MlirOperation op, MlirOperation loop) {
-    bool reads_shared = ir_is_op(op, "memref.load") || ir_is_op(op, "attn.fragments");
-    if (!ir_is_pure(op) || reads_shared || mlirOperationGetNumRegions(op) != 0)
+    if (!ir_is_pure(op) || reads_what_changes(op) || mlirOperationGetNumRegions(op) != 0)
         return false;
     bool free = ir_is_op(op, "arith.constant") || ir_is_op(op, "vector.broadcast");
     if (!free && ir_is_tile(mlirValueGetType(ir_result(op, 0))))

@@ -81,7 +81,7 @@ static MlirValue emit_chunk(struct tile_kernel *kernel, const struct block_list 
     }
     store_if(b, keep, entry, list->entries, rank);
     ir_barrier(b);
-    return total;
+    return tile_uniform(b, total);
 }
 
 /* The loop over the list's entries. */
@@ -105,6 +105,9 @@ static void emit_entries(struct tile_kernel *kernel, const struct block_list *li
 
 void tile_loop_list(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
     struct ir_builder *b = &kernel->b;
+    kernel->first_block = tile_uniform(b, kernel->first_block);
+    kernel->last_block = tile_uniform(b, kernel->last_block);
+    kernel->block_count = tile_uniform(b, kernel->block_count);
     struct block_list list = emit_list(kernel);
     MlirValue threads = tile_const(kernel, 32 * kernel->plan.warps);
     struct ir_for loop = ir_for_begin(b, tile_const(kernel, 0), kernel->block_count, threads,

@@ -19,6 +19,13 @@ MlirValue tile_const(struct tile_kernel *kernel, int value) {
     return ir_const_i32(&kernel->b, value);
 }
 
+/* redux.sync writes a uniform register.  Divisions have no uniform form: without this,
+ * coordinates and the index arithmetic behind them would stay in the register file of the
+ * lanes during the whole key loop. */
+MlirValue tile_uniform(struct ir_builder *b, MlirValue x) {
+    return ir_warp_reduce(b, "minsi", x);
+}
+
 /* ---- Calls of the spec's functions ----------------------------------------- */
 
 /* Arguments of a kernel before its sizes: q, k, v, o, lse. */
@@ -179,12 +186,14 @@ static void emit_coordinates(struct tile_kernel *kernel) {
     MlirValue tile = ir_remui(b, cta, tiles);
     if (kernel->plan.longest_first)
         tile = ir_subi(b, ir_subi(b, tiles, tile_const(kernel, 1)), tile);
-    kernel->batch = ir_divui(b, batch_head, heads);
-    kernel->head = ir_remui(b, batch_head, heads);
+    tile = tile_uniform(b, tile);
+    kernel->batch = tile_uniform(b, ir_divui(b, batch_head, heads));
+    kernel->head = tile_uniform(b, ir_remui(b, batch_head, heads));
     int64_t group = ir_int_attr(kernel->attention, "group", 0);
     MlirValue ratio = group ? tile_const(kernel, (int)group)
                             : ir_divui(b, heads, size_arg(kernel, "size:kv_heads"));
-    kernel->kv_head = group == 1 ? kernel->head : ir_divui(b, kernel->head, ratio);
+    kernel->kv_head =
+        group == 1 ? kernel->head : tile_uniform(b, ir_divui(b, kernel->head, ratio));
     kernel->q_first = ir_muli(b, tile, tile_const(kernel, tile_m));
     kernel->q_last = ir_minsi(b, ir_addi(b, kernel->q_first, tile_const(kernel, tile_m - 1)),
                               ir_subi(b, kernel->q_len, tile_const(kernel, 1)));

@@ -30,6 +30,10 @@ struct tile_kernel {
 /* i32 constant at the builder's place. */
 MlirValue tile_const(struct tile_kernel *kernel, int value);
 
+/* The value of all lanes of a warp, known to be one: what is derived from it then lives in
+ * uniform registers. */
+MlirValue tile_uniform(struct ir_builder *b, MlirValue x);
+
 /* One key block: loads, scores, mask where `partial` (i1, uniform), softmax step.
  * `state` is read and replaced. */
 void tile_key_block(struct tile_kernel *kernel, MlirValue k_first, MlirValue partial,

@@ -2,9 +2,11 @@
 // A constant group divides the head number by itself; kv_heads is not asked.
 
 // CHECK-LABEL: func.func @a(
-// CHECK: %[[H:.*]] = arith.remui %{{.*}}, %arg6
+// CHECK: %[[R:.*]] = arith.remui %{{.*}}, %arg6
+// CHECK: %[[H:.*]] = "attn.warp_reduce"(%[[R]])
 // CHECK: %[[GROUP:.*]] = arith.constant 4 : i32
-// CHECK: %[[KV:.*]] = arith.divui %[[H]], %[[GROUP]]
+// CHECK: %[[D:.*]] = arith.divui %[[H]], %[[GROUP]]
+// CHECK: %[[KV:.*]] = "attn.warp_reduce"(%[[D]])
 // CHECK: "attn.load"(%arg0, %{{.*}}, %[[H]],
 // CHECK: "attn.load"(%arg1, %{{.*}}, %[[KV]],
 

@@ -4,8 +4,8 @@
 // CHECK-LABEL: func.func @a(
 // CHECK-SAME: attn.tile = array<i32: 64, 32>
 // CHECK: %[[T:.*]] = arith.remui
-// CHECK-NOT: arith.subi {{.*}}%[[T]]
-// CHECK: arith.muli %[[T]], %c64
+// CHECK: %[[TILE:.*]] = "attn.warp_reduce"(%[[T]]) {kind = "minsi"}
+// CHECK: arith.muli %[[TILE]], %c64
 
 !qk = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
 !vo = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
