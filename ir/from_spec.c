@@ -168,9 +168,10 @@ static MlirOperation build_score(struct translation *t) {
 
 /* ---- The attention ------------------------------------------------------- */
 
-/* An extent as postfix words: "kv_len", "128", "ceildiv"; parameters by number. */
-static const char **extent_words(struct arena *arena, const struct expr *extent,
+/* An extent as postfix words: "kv_len", "128", "ceildiv"; "param:NAME". */
+static const char **extent_words(const struct translation *t, const struct expr *extent,
                                  size_t *out_count) {
+    struct arena *arena = t->b.arena;
     struct size_expr code = {0};
     bool known = ast_size_expr(arena, extent, &code);
     assert(known);
@@ -183,7 +184,7 @@ static const char **extent_words(struct arena *arena, const struct expr *extent,
         else if (step->op == SIZE_OP_SIZE)
             words[i] = size_name_text((enum size_name)step->value);
         else if (step->op == SIZE_OP_PARAM)
-            words[i] = arena_printf(arena, "param:%lld", (long long)step->value);
+            words[i] = arena_printf(arena, "param:%s", t->attention->params[step->value].name);
         else
             words[i] = size_op_text(step->op);
     }
@@ -200,7 +201,7 @@ static void set_extents(struct translation *t, MlirOperation func) {
         if (!tensor->used)
             continue;
         for (int axis = 0; axis < tensor->rank; axis++)
-            words[axis] = extent_words(t->b.arena, tensor->extents[axis], &counts[axis]);
+            words[axis] = extent_words(t, tensor->extents[axis], &counts[axis]);
         ir_set_extents(func, 5 + t->args.tensor_position[i], t->b.arena, words, counts,
                        tensor->rank);
     }

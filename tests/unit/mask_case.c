@@ -44,8 +44,10 @@ static int64_t evaluate_words(struct mask_case *c, const char *const *words, siz
         for (int n = SIZE_OP_NEG; n < SIZE_OP_COUNT && !known; n++)
             if (strcmp(words[i], size_op_text((enum size_op)n)) == 0)
                 op = (enum size_op)n, known = true;
-        if (!known && strncmp(words[i], "param:", 6) == 0)
-            op = SIZE_OP_PARAM, value = atoll(words[i] + 6), known = true;
+        for (size_t n = 0; n < c->attention->param_count && !known; n++)
+            if (strncmp(words[i], "param:", 6) == 0 &&
+                strcmp(words[i] + 6, c->attention->params[n].name) == 0)
+                op = SIZE_OP_PARAM, value = (int64_t)n, known = true;
         if (!known)
             value = atoll(words[i]);
         size_expr_push(c->arena, &expr, op, value);

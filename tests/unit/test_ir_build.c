@@ -228,6 +228,29 @@ Test(ir_build, inlining_keeps_row_quantities) {
     expect(text, ": vector<64x32xi32>");
 }
 
+Test(ir_build, inlining_calls_extern_functions_on_elements) {
+    MlirOperation top = mlirModuleGetOperation(module);
+    MlirType i32 = ir_type_i32(context), f32 = ir_type_f32(context);
+    MlirType args[] = {i32, i32};
+    MlirOperation decay = ir_extern_func(top, arena, "decay", args, 2, f32);
+    cr_assert(mlirOperationEqual(decay, ir_extern_func(top, arena, "decay", args, 2, f32)));
+    MlirOperation callee = ir_func(&b, "score", true, args, 2, &f32, 1);
+    ir_at_end(&b, ir_func_body(callee));
+    MlirValue passed[] = {ir_func_arg(callee, 0), ir_func_arg(callee, 1)};
+    MlirValue value = ir_result(ir_call(&b, decay, passed, 2), 0);
+    ir_return(&b, &value, 1);
+    ir_at_end(&b, mlirModuleGetBody(module));
+    MlirOperation f = begin();
+    MlirValue actual[] = {ir_row_positions(&b, 64), ir_func_arg(f, 0)}, result;
+    ir_inline(&b, callee, actual, 2, &result);
+    cr_assert(ir_is_row(mlirValueGetType(result)));
+    ir_return(&b, NULL, 0);
+    const char *text = checked();
+    expect(text, "func.func private @decay.64x1(vector<64x1xi32>, vector<64x1xi32>) -> "
+                 "vector<64x1xf32> attributes {attn.extern = \"decay\"}");
+    expect(text, "call @decay.64x1");
+}
+
 Test(ir_build, inlining_remaps_nested_regions) {
     MlirType i32 = ir_type_i32(context);
     MlirOperation callee = ir_func(&b, "sum", true, &i32, 1, &i32, 1);

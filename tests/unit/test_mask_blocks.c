@@ -232,7 +232,7 @@ static void write_bool(struct writer *w, int depth) {
 
 static const char declarations[] =
     "param p0: i32; param p1: i32; param p2: bool; param f0: f32;"
-    "tensor doc: i32[batch, max(q_len, kv_len)]; tensor noise: i32[50];"
+    "tensor doc: i32[batch, max(q_len, kv_len)]; tensor noise: i32[50 + (p1 & 15)];"
     "tensor len: i32[batch]; tensor start: i32[q_len];"
     "tensor flag: bool[batch, max(q_len, kv_len)]; tensor bias: f32[max(q_len, kv_len)];"
     "tensor tab: bool[heads, (q_len + 15) / 16, (kv_len + 15) / 16];";
