@@ -30,7 +30,11 @@ static void add_params(struct gen_spec *spec, struct gen_scope *scope) {
         int type = (int)rng_range(scope->rng, 0, 2);
         const char *name = arena_printf(scope->arena, "p%d", i), *value;
         if (type == 0) {
-            value = arena_printf(scope->arena, "%d", (int)rng_range(scope->rng, -2, 90));
+            value = arena_printf(scope->arena, "%d",
+                                 rng_chance(scope->rng, 85) ? (int)rng_range(scope->rng, -2, 90)
+                                 : rng_chance(scope->rng, 50)
+                                     ? INT32_MAX - (int)rng_range(scope->rng, 0, 300)
+                                     : INT32_MIN + (int)rng_range(scope->rng, 0, 300));
             scope->ints[scope->int_count++] = gen_leaf(scope, TYPE_I32, name, 0);
         } else if (type == 1) {
             value = arena_printf(scope->arena, "%.3f", 3 * rng_normal(scope->rng));
@@ -204,6 +208,16 @@ static void add_lines(struct gen_spec *spec, struct gen_scope *scope) {
 
 /* ---- Shapes -------------------------------------------------------------- */
 
+/* One head of few columns, but several tiles of queries and keys. */
+static void choose_many_tiles(struct gen_spec *spec, struct rng *rng) {
+    spec->head_dim_qk = spec->head_dim_v = 16;
+    spec->group = 0;
+    spec->sizes[SIZE_BATCH] = spec->sizes[SIZE_HEADS] = spec->sizes[SIZE_KV_HEADS] = 1;
+    spec->sizes[SIZE_Q_LEN] = rng_range(rng, 1, 400);
+    spec->sizes[SIZE_KV_LEN] = rng_chance(rng, 50) ? spec->sizes[SIZE_Q_LEN]
+                                                   : rng_range(rng, 1, 700);
+}
+
 static void choose_shape(struct gen_spec *spec, struct rng *rng) {
     static const int usual[] = {16, 32, 64, 64, 24, 40, 48, 80, 8, 128};
     static const int rare[] = {256, 192, 104, 160, 96, 72};
@@ -220,6 +234,8 @@ static void choose_shape(struct gen_spec *spec, struct rng *rng) {
     bool few = n[SIZE_BATCH] * n[SIZE_HEADS] <= 2;
     n[SIZE_Q_LEN] = rng_chance(rng, 10) ? 1 : rng_range(rng, 1, few ? 140 : 50);
     n[SIZE_KV_LEN] = rng_chance(rng, 30) ? n[SIZE_Q_LEN] : rng_range(rng, 1, few ? 200 : 100);
+    if (n[SIZE_BATCH] * n[SIZE_HEADS] == 1 || rng_chance(rng, 15))
+        choose_many_tiles(spec, rng);
 }
 
 /* Pinned schedules; those that a target cannot have are dropped by the driver. */

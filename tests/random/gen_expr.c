@@ -4,6 +4,7 @@
  * may be inexact, decides nothing) and score (depends on s).
  */
 #include <math.h>
+#include <stdlib.h>
 
 #include "tests/random/gen.h"
 
@@ -206,6 +207,22 @@ const struct gen_node *gen_int(struct gen_scope *scope, int depth) {
     }
 }
 
+/* A number near an end of i32, or any. */
+static const struct gen_node *int_edge(struct gen_scope *scope) {
+    int64_t near = rng_range(scope->rng, -300, 300), value;
+    switch (roll(scope, 4)) {
+    case 0: value = INT32_MAX - llabs(near); break;
+    case 1: value = INT32_MIN + llabs(near); break;
+    case 2: value = (1 << 30) + near; break;
+    default: return int_leaf(scope);
+    }
+    const char *text = arena_printf(scope->arena, value < 0 ? "(%lld)" : "%lld",
+                                    (long long)value);
+    struct gen_node *node = (struct gen_node *)literal(scope, TYPE_I32, text, 0);
+    node->pinned = true;
+    return node;
+}
+
 /* ---- bool ---------------------------------------------------------------- */
 
 static const struct gen_node *comparison(struct gen_scope *scope, int depth) {
@@ -255,9 +272,16 @@ const struct gen_node *gen_mask(struct gen_scope *scope, int depth) {
         "(q / $0 == kv / $0)", "(kv / $0 <= q / $0)", "((q - kv) % $0 == 0)",
         "(kv % $0 != q % $0)", "((q / $0 + kv / $0) % 2 == 0)", "(q % $0 >= kv % $0)",
     };
+    /* Sums and products that may leave i32 inside one tile. */
+    static const char *const edges[] = {
+        "(kv < q + $0)", "(kv > q - $0)", "(kv + $0 >= q)", "(abs(q + $0) >= kv)",
+        "(kv * $0 <= q)", "(q * 65539 + $0 > kv)", "((kv + $0) / 3 <= q)", "(-(kv + $0) < q)",
+        "((kv - $0 >> 2) < q)", "((q + $0) % 64 >= kv % 64)", "((kv << 24) + $0 <= q)",
+    };
     const struct gen_node *read;
-    switch (roll(scope, 8)) {
+    switch (roll(scope, 9)) {
     case 0: return gen_leaf(scope, TYPE_BOOL, "(kv <= q)", 0);
+    case 8: return gen_node3(scope, TYPE_BOOL, PICK(scope, edges), int_edge(scope), NULL, NULL);
     case 1: return gen_leaf(scope, TYPE_BOOL, "(kv <= q + (kv_len - q_len))", 0);
     case 2: return gen_node3(scope, TYPE_BOOL, PICK(scope, one), gen_int(scope, 1), NULL, NULL);
     case 3: return gen_node3(scope, TYPE_BOOL, PICK(scope, divided), divisor(scope, 0), NULL,
