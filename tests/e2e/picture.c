@@ -1,4 +1,5 @@
-/* The pictures in the specs' comments against the predicates.
+/* The pictures in the specs' comments against the predicates, and the form of the
+ * files: no warnings, canonical layout.
  *
  *     // Picture: q_len 4; kv_len 8; window 3; doc 0 0 1 1 1 2 2 2
  *     //     # . . . . . . .
@@ -12,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frontend/format.h"
 #include "tests/e2e/suites.h"
 
 /* One "name number number …" of the first line. */
@@ -137,6 +139,10 @@ static const char *check_picture(struct arena *arena, const struct e2e_options *
     }
     if (strcmp(loaded.attention->name, pattern->name))
         return "the attention is not called like the file";
+    size_t length;
+    const char *canonical = format_source(arena, loaded.spec->file, loaded.diags, &length);
+    if (!canonical || strcmp(canonical, loaded.text))
+        return "the spec is not in canonical layout: attnc fmt -i";
     const char *line = strstr(loaded.text, mark);
     if (!line) /* block tables are drawn in blocks */
         return strstr(loaded.text, "BLOCK") ? NULL : "the spec has no picture";

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "compiler/compile.h"
+#include "frontend/format.h"
 #include "tests/e2e/suites.h"
 #include "tests/random/gen.h"
 
@@ -89,6 +90,25 @@ static bool check_spec(struct arena *arena, struct gen_spec *spec, const char *t
     }
 }
 
+/* Formatting must not change the meaning.  NULL, or the text that it made. */
+static const char *check_format(struct arena *arena, const struct loaded *loaded) {
+    struct loaded again;
+    struct strbuf before, after;
+    size_t length;
+    char *text = format_source(arena, loaded->spec->file, loaded->diags, &length);
+    if (!text)
+        return "the formatter refuses the spec";
+    if (!load_spec_text(arena, "formatted.attn", text, &again))
+        return arena_printf(arena, "the formatted spec does not check:\n%s", text);
+    strbuf_init(&before, arena);
+    strbuf_init(&after, arena);
+    ast_print_attention(&before, loaded->attention);
+    ast_print_attention(&after, again.attention);
+    return strcmp(strbuf_text(&before), strbuf_text(&after))
+               ? arena_printf(arena, "formatting changed the meaning:\n%s", text)
+               : NULL;
+}
+
 static void count_facts(struct random_run *run, const struct call *call,
                         const struct ref_result *reference) {
     const int64_t *n = call->sizes;
@@ -121,7 +141,9 @@ static const char *try_spec(struct arena *arena, struct gen_spec *spec, const ch
         diag_render(loaded.diags, false, &text);
         return strbuf_text(&text);
     }
-    const char *error = executor_create(&loaded, MACHINE_EMULATOR, target, &executor);
+    const char *error = check_format(arena, &loaded);
+    if (!error)
+        error = executor_create(&loaded, MACHINE_EMULATOR, target, &executor);
     if (error)
         return error;
     struct call *call = call_create(arena, loaded.attention, spec->sizes, &rng);
