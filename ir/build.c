@@ -163,6 +163,7 @@ static size_t fastmath(const struct ir_builder *b, MlirType type, struct ir_attr
     return 1;
 }
 
+/* An op whose result has the type of its first operand. */
 static MlirValue elementwise(struct ir_builder *b, const char *name, const MlirValue *operands,
                              size_t count) {
     MlirType type = mlirValueGetType(operands[0]);
@@ -171,11 +172,13 @@ static MlirValue elementwise(struct ir_builder *b, const char *name, const MlirV
     return ir_value_op(b, name, operands, count, type, &attr, attr_count);
 }
 
+/* An op that changes the element type and keeps the shape. */
 static MlirValue cast(struct ir_builder *b, const char *name, MlirValue x, MlirType element) {
     MlirType type = ir_with_element(mlirValueGetType(x), element);
     return ir_value_op(b, name, &x, 1, type, NULL, 0);
 }
 
+/* The functions of the three tables in build.h. */
 #define OP(name, mlir)                                                       \
     MlirValue ir_##name(struct ir_builder *b, MlirValue x, MlirValue y) {    \
         return elementwise(b, mlir, (MlirValue[]){x, y}, 2);                 \
@@ -193,6 +196,7 @@ IR_UNARY_OPS(OP)
 IR_CAST_OPS(OP)
 #undef OP
 
+/* arith.cmpi and cmpf: the predicate is MLIR's number as an i64 attribute. */
 static MlirValue compare(struct ir_builder *b, const char *name, int predicate, MlirValue x,
                          MlirValue y) {
     MlirType type = ir_with_element(mlirValueGetType(x), ir_type_i1(b->context));
@@ -245,6 +249,8 @@ MlirValue ir_shape_cast(struct ir_builder *b, MlirValue x, MlirType type) {
     return ir_value_op(b, "vector.shape_cast", &x, 1, type, NULL, 0);
 }
 
+/* 0, 1, 2, … as rows x 1 or 1 x columns: symbolic until the shape_cast, so that the back
+ * end computes them from the lane. */
 static MlirValue positions(struct ir_builder *b, int64_t rows, int64_t columns) {
     MlirType index = ir_type_index(b->context), i32 = ir_type_i32(b->context);
     MlirValue step = ir_value_op(b, "vector.step", NULL, 0,

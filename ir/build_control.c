@@ -35,10 +35,12 @@ static MlirOperation region_op(struct ir_builder *b, const char *name, const Mli
     return op;
 }
 
+/* First block of a region; loops and arms have just one. */
 static MlirBlock body_of(MlirOperation op, intptr_t region) {
     return mlirRegionGetFirstBlock(mlirOperationGetRegion(op, region));
 }
 
+/* Every arm and body ends in a yield, also one without values. */
 static void yield(struct ir_builder *b, const MlirValue *values, size_t count) {
     ir_op(b, "scf.yield", values, count, NULL, 0, NULL, 0);
 }
@@ -135,6 +137,7 @@ void ir_while_end(struct ir_builder *b, struct ir_while *loop, const MlirValue *
 
 /* ---- Functions ----------------------------------------------------------- */
 
+/* Name, type and visibility of a function, whether it has a body or not. */
 static void set_signature(MlirOperation func, const char *name, bool is_private,
                           const MlirType *args, size_t arg_count, const MlirType *results,
                           size_t result_count) {

@@ -40,6 +40,7 @@ MlirContext ir_context_create(void) {
 
 /* ---- Diagnostics --------------------------------------------------------- */
 
+/* MlirStringCallback that appends to a strbuf. */
 static void append_text(MlirStringRef text, void *data) {
     strbuf_append_bytes(data, text.data, text.length);
 }
@@ -63,6 +64,7 @@ static struct source_range range_of(const struct source_set *sources, MlirLocati
     return SOURCE_NOWHERE;
 }
 
+/* One MLIR diagnostic as an error, or as a note to the latest one. */
 static void report(struct diag_sink *diags, MlirDiagnostic diagnostic, bool note) {
     struct strbuf text;
     strbuf_init(&text, NULL);
@@ -76,6 +78,7 @@ static void report(struct diag_sink *diags, MlirDiagnostic diagnostic, bool note
     strbuf_destroy(&text);
 }
 
+/* Remarks and warnings of MLIR are about its own passes: nothing for the author. */
 static MlirLogicalResult to_sink(MlirDiagnostic diagnostic, void *data) {
     MlirDiagnosticSeverity severity = mlirDiagnosticGetSeverity(diagnostic);
     if (severity != MlirDiagnosticError)
@@ -86,6 +89,7 @@ static MlirLogicalResult to_sink(MlirDiagnostic diagnostic, void *data) {
     return mlirLogicalResultSuccess();
 }
 
+/* "loc(…): message", for tests and internal errors. */
 static MlirLogicalResult to_text(MlirDiagnostic diagnostic, void *data) {
     struct strbuf *text = data;
     mlirLocationPrint(mlirDiagnosticGetLocation(diagnostic), append_text, text);

@@ -13,11 +13,13 @@
 
 #include "ir/walk.h"
 
+/* A value that does not depend on s. */
 static struct ir_lowered leaf(MlirValue value) {
     assert(!mlirValueIsNull(value));
     return (struct ir_lowered){value, false};
 }
 
+/* What bool(x) compares with. */
 static MlirValue zero_of(struct ir_builder *b, enum value_type type) {
     return type == TYPE_F32 ? ir_const_f32(b, 0) : ir_const_i32(b, 0);
 }
@@ -69,6 +71,7 @@ static MlirValue lower_mod(struct ir_builder *b, MlirValue x, MlirValue y) {
     return ir_subi(b, x, ir_muli(b, ir_floordivsi(b, x, y), y));
 }
 
+/* x - y*floor(x/y) on f32, rounded at each step as the reference does. */
 static MlirValue lower_fmod(struct ir_builder *b, MlirValue x, MlirValue y) {
     return ir_subf(b, x, ir_mulf(b, y, ir_floor(b, ir_divf(b, x, y))));
 }
@@ -81,6 +84,7 @@ static MlirValue shift_count(struct ir_builder *b, MlirValue count) {
     return ir_andi(b, count, ir_const_i32(b, 31));
 }
 
+/* Operators that are no comparisons.  && and || compute both sides. */
 static MlirValue lower_arithmetic(struct ir_builder *b, enum binary_op op, bool is_float,
                                   MlirValue x, MlirValue y) {
     switch ((int)op) {
@@ -102,6 +106,7 @@ static MlirValue lower_arithmetic(struct ir_builder *b, enum binary_op op, bool 
     return x;
 }
 
+/* Comparisons of f32 are false for NaN, but for != . */
 static MlirValue lower_binary(struct ir_builder *b, const struct expr *expr, MlirValue x,
                               MlirValue y) {
     static const struct {
@@ -120,6 +125,7 @@ static MlirValue lower_binary(struct ir_builder *b, const struct expr *expr, Mli
                     : ir_cmpi(b, comparisons[expr->binary].whole, x, y);
 }
 
+/* Implicit and written conversions alike. */
 static MlirValue lower_cast(struct ir_builder *b, enum value_type from, enum value_type to,
                             MlirValue x) {
     MlirType f32 = ir_type_f32(b->context), i32 = ir_type_i32(b->context);
@@ -138,6 +144,7 @@ static MlirValue lower_cast(struct ir_builder *b, enum value_type from, enum val
 
 /* ---- Built-ins ----------------------------------------------------------- */
 
+/* 1 / (1 + exp(-x)): exp overflows to inf, which gives 0. */
 static MlirValue lower_sigmoid(struct ir_builder *b, MlirValue x) {
     MlirValue one = ir_const_f32(b, 1);
     return ir_divf(b, one, ir_addf(b, one, ir_exp(b, ir_negf(b, x))));
@@ -155,6 +162,7 @@ static MlirValue whole_power(struct ir_builder *b, MlirValue x, int n) {
     }
 }
 
+/* Small whole exponents as products, which are exact where powf is. */
 static MlirValue lower_pow(struct ir_builder *b, MlirValue x, MlirValue y) {
     double n;
     if (ir_constant_float(y, &n) && n >= 1 && n <= 16 && n == (int)n)
@@ -217,6 +225,7 @@ static MlirValue lower_extern(struct ir_scope *scope, const struct fn *fn,
     return ir_result(ir_call(b, func, args, fn->param_count), 0);
 }
 
+/* The body with the arguments' values for its parameters: each is computed once. */
 static struct ir_lowered lower_call(struct ir_scope *scope, const struct fn *fn,
                                     const struct ir_lowered *args, const MlirValue *values,
                                     bool uses_score) {
@@ -229,6 +238,7 @@ static struct ir_lowered lower_call(struct ir_scope *scope, const struct fn *fn,
     return result;
 }
 
+/* Once in a function.  A let is outside of any fn, whose parameters it cannot see. */
 static struct ir_lowered lower_let(struct ir_scope *scope, const struct let *let) {
     struct ir_lowered *known = &scope->lets[let->number];
     if (mlirValueIsNull(known->value)) {

@@ -25,6 +25,7 @@ struct translation {
     struct shared_args args;
 };
 
+/* A bool parameter is an i1 here, 32 bits in the kernel's parameter list. */
 static MlirType param_type(MlirContext context, enum value_type type) {
     switch (type) {
     case TYPE_BOOL: return ir_type_i1(context);
@@ -35,10 +36,12 @@ static MlirType param_type(MlirContext context, enum value_type type) {
     return ir_type_i32(context);
 }
 
+/* Ops built from here on come from this place of the text. */
 static void at(struct translation *t, struct source_range where) {
     t->b.location = ir_location_of(t->b.context, t->sources, where);
 }
 
+/* Appends one of the arguments behind lse. */
 static void add_arg(struct translation *t, MlirType type, const char *kind) {
     vec_push(t->b.arena, &t->args.types, type);
     vec_push(t->b.arena, &t->args.kinds, kind);
@@ -116,6 +119,7 @@ static MlirOperation scalar_func(struct translation *t, const char *suffix, bool
     return func;
 }
 
+/* Names inside a mask or score function; `leading`: arguments before b. */
 static struct ir_scope scalar_scope(struct translation *t, MlirOperation func, size_t leading) {
     struct ir_scope scope = scope_of(t, func, leading + INDEX_COUNT);
     for (size_t i = 0; i < INDEX_COUNT; i++)
@@ -192,6 +196,7 @@ static const char **extent_words(const struct translation *t, const struct expr 
     return words;
 }
 
+/* What the launcher must know of each captured tensor; summaries are sized by it. */
 static void set_extents(struct translation *t, MlirOperation func) {
     const struct attention *attention = t->attention;
     for (size_t i = 0; i < attention->tensor_count; i++) {
@@ -207,6 +212,7 @@ static void set_extents(struct translation *t, MlirOperation func) {
     }
 }
 
+/* @NAME with all its arguments, empty. */
 static MlirOperation kernel_func(struct translation *t) {
     static const char *const kinds[] = {"q", "k", "v", "o", "lse"};
     const struct attention *attention = t->attention;
@@ -231,6 +237,7 @@ static MlirOperation kernel_func(struct translation *t) {
     return func;
 }
 
+/* The factor of q·k, over consts and params only. */
 static MlirValue build_scale(struct translation *t, MlirOperation func) {
     if (!t->attention->scale)
         return ir_const_f32(&t->b, (float)(1.0 / sqrt((double)t->attention->head_dim_qk)));

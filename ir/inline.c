@@ -59,6 +59,7 @@ MlirValue ir_map_get(const struct ir_map *map, MlirValue value) {
 
 /* ---- Cloning ------------------------------------------------------------- */
 
+/* Operands inside the copy refer to the copy already: those are not in the map. */
 static MlirWalkResult map_operands(MlirOperation op, void *data) {
     const struct ir_map *map = data;
     for (intptr_t i = 0; i < mlirOperationGetNumOperands(op); i++) {

@@ -69,6 +69,7 @@ MlirType ir_type_workspace(MlirType element) {
     return mlirMemRefTypeContiguousGet(element, 1, &shape, mlirAttributeGetNull());
 }
 
+/* Memory space of shared memory. */
 static MlirAttribute shared_space(MlirContext context) {
     return mlirAttributeParseGet(context, ir_ref("#gpu.address_space<workgroup>"));
 }
@@ -125,6 +126,7 @@ bool ir_is_shared(MlirType type) {
 bool ir_is_float(MlirType type) { return mlirTypeIsAFloat(ir_element_type(type)); }
 bool ir_is_f32(MlirType type) { return mlirTypeIsAF32(ir_element_type(type)); }
 
+/* Element is a signless integer of `width` bits. */
 static bool is_integer_of(MlirType type, unsigned width) {
     MlirType element = ir_element_type(type);
     return mlirTypeIsAInteger(element) && mlirIntegerTypeGetWidth(element) == width;

@@ -38,6 +38,7 @@ static bool is_half(MlirType type) {
 
 /* ---- Shapes -------------------------------------------------------------- */
 
+/* Rows, columns: -1 for any. */
 static bool want_vector(struct verifier *v, MlirOperation op, const char *what, MlirType type,
                         int64_t rows, int64_t columns, bool f32) {
     if (!ir_is_vector(type) || ir_rank(type) != 2)
@@ -52,6 +53,7 @@ static bool want_vector(struct verifier *v, MlirOperation op, const char *what, 
     return true;
 }
 
+/* A tile or buffer in shared memory; its place needs static extents. */
 static bool want_shared(struct verifier *v, MlirOperation op, const char *what, MlirType type,
                         int rank) {
     if (!ir_is_shared(type) || ir_rank(type) != rank)
@@ -62,6 +64,7 @@ static bool want_shared(struct verifier *v, MlirOperation op, const char *what, 
     return true;
 }
 
+/* A tensor, or a workspace. */
 static bool want_global(struct verifier *v, MlirOperation op, const char *what, MlirType type,
                         int rank) {
     if (!ir_is_memref(type) || ir_is_shared(type) || ir_rank(type) != rank)
@@ -71,6 +74,7 @@ static bool want_global(struct verifier *v, MlirOperation op, const char *what, 
 
 /* ---- Ops ----------------------------------------------------------------- */
 
+/* language.md: head_dim is a multiple of 8 from 8 to 256. */
 static bool check_qkvo(struct verifier *v, MlirOperation op, const char *what, MlirType type) {
     if (!want_global(v, op, what, type, 4))
         return false;
@@ -108,6 +112,7 @@ static bool check_callee(struct verifier *v, MlirOperation op, const char *attr,
     return true;
 }
 
+/* Operands, group, and the functions that it names. */
 static bool check_attention(struct verifier *v, MlirOperation op) {
     static const char *const names[] = {"q", "k", "v", "o"};
     if (!ir_is_op(mlirOperationGetParentOperation(op), "func.func"))
@@ -125,6 +130,7 @@ static bool check_attention(struct verifier *v, MlirOperation op) {
            check_callee(v, op, "classify", 7, 1) && check_callee(v, op, "kv_bounds", 5, 2);
 }
 
+/* Indices of scalars, rows, columns and tiles that broadcast to one shape. */
 static bool check_read(struct verifier *v, MlirOperation op) {
     MlirType tensor = operand_type(op, 0), result = result_type(op, 0);
     size_t count = ir_operand_count(op) - 1;
@@ -171,6 +177,7 @@ static bool check_copy_async(struct verifier *v, MlirOperation op) {
     return check_tile_of(v, op, operand_type(op, 0), operand_type(op, 5));
 }
 
+/* Operand shapes; the sizes that mma.sync can take. */
 static bool check_dot(struct verifier *v, MlirOperation op) {
     MlirType a = operand_type(op, 0), b = operand_type(op, 1), acc = operand_type(op, 2);
     if (!want_vector(v, op, "accumulator", acc, -1, -1, true) ||
@@ -235,6 +242,7 @@ static bool check_partial_sum(struct verifier *v, MlirOperation op) {
            want_vector(v, op, "l", operand_type(op, 1), ir_rows(p), 4, true);
 }
 
+/* O: 16-bit tile to rank 4; LSE: f32 rows to rank 3. */
 static bool check_store(struct verifier *v, MlirOperation op) {
     MlirType value = operand_type(op, 0), dst = operand_type(op, 1);
     if (!want_vector(v, op, "value", value, -1, -1, false))
@@ -359,6 +367,7 @@ static void check_buffer(void *data, MlirOperation op) {
              (long long)buffers->limit);
 }
 
+/* Kernels: attributes and arguments; declarations: extern functions only. */
 static bool check_func(struct verifier *v, MlirOperation func) {
     const char *kind = ir_kernel_kind(func);
     int m, n, warps = ir_kernel_warps(func);

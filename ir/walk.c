@@ -65,6 +65,7 @@ bool ir_is_pure(MlirOperation op) {
     return false;
 }
 
+/* No result has a use. */
 static bool is_unused(MlirOperation op) {
     for (size_t i = 0; i < ir_result_count(op); i++)
         if (ir_has_uses(ir_result(op, i)))
@@ -83,6 +84,7 @@ static op_list ops_of(struct arena *arena, MlirBlock block) {
     return ops;
 }
 
+/* Last to first, so that a value's users go before it. */
 static void erase_dead(struct arena *arena, MlirBlock block) {
     op_list ops = ops_of(arena, block);
     for (size_t i = ops.count; i-- > 0;) {
@@ -111,6 +113,7 @@ struct walk {
     void *data;
 };
 
+/* The root is visited by MLIR too; callers ask for what is below it. */
 static MlirWalkResult walk_visit(MlirOperation op, void *data) {
     const struct walk *walk = data;
     if (!mlirOperationEqual(op, walk->root))
@@ -145,6 +148,7 @@ MlirOperation *ir_collect(struct arena *arena, MlirOperation root, const char *n
 
 /* ---- Attributes ---------------------------------------------------------- */
 
+/* Inherent or discardable: MLIR looks into both. */
 static MlirAttribute get_attr(MlirOperation op, const char *name) {
     return mlirOperationGetAttributeByName(op, ir_ref(name));
 }
@@ -173,6 +177,7 @@ static const char *interned(MlirContext context, MlirStringRef text) {
     return mlirIdentifierStr(mlirIdentifierGet(context, text)).data;
 }
 
+/* Text of a string or symbol attribute, NULL for anything else. */
 static const char *attr_text(MlirAttribute attr) {
     if (mlirAttributeIsNull(attr))
         return NULL;
@@ -308,6 +313,7 @@ void ir_set_kernel_shared_bytes(MlirOperation func, int bytes) {
     ir_set_attr(func, "attn.shared_bytes", ir_attr_i32(mlirOperationGetContext(func), bytes));
 }
 
+/* An array of strings: postfix code is stored as words. */
 static MlirAttribute word_array(MlirContext context, const char *const *words, size_t count) {
     enum { MAX_WORDS = 256 };
     MlirAttribute attrs[MAX_WORDS];

@@ -103,6 +103,7 @@ struct abs_value abs_unknown(struct ir_builder *b, MlirType type) {
 
 bool abs_is_point(const struct abs_value *value) { return mlirValueEqual(value->lo, value->hi); }
 
+/* Every operand is the same for all pairs. */
 static bool all_points(const struct abs_value *operands, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (!abs_is_point(&operands[i]))
@@ -193,6 +194,7 @@ MlirValue abs_sub_saturating(struct ir_builder *b, MlirValue x, MlirValue y) {
 
 typedef const struct abs_value *abs_ref;
 
+/* [x.lo + y.lo, x.hi + y.hi]. */
 static struct abs_value apply_add(struct ir_builder *b, MlirOperation op, abs_ref v) {
     abs_ref x = &v[0], y = &v[1];
     struct abs_value result = facts(x->min + y->min, x->max + y->max, x->width + y->width,
@@ -205,6 +207,7 @@ static struct abs_value apply_add(struct ir_builder *b, MlirOperation op, abs_re
     return bounded(b, result, lo, hi, bad);
 }
 
+/* [x.lo - y.hi, x.hi - y.lo]. */
 static struct abs_value apply_sub(struct ir_builder *b, MlirOperation op, abs_ref v) {
     abs_ref x = &v[0], y = &v[1];
     /* The lower bound uses y's upper one, about whose alignment nothing is known. */
@@ -245,6 +248,7 @@ static MlirValue float_magnitude(struct ir_builder *b, abs_ref x) {
                       ir_absf(b, ir_sitofp(b, x->hi, f32)));
 }
 
+/* The extremes of a function that is monotone in each operand by itself. */
 static void corners(struct ir_builder *b, MlirValue (*combine)(struct ir_builder *, MlirValue,
                                                                MlirValue),
                     abs_ref x, abs_ref y, MlirValue *out_lo, MlirValue *out_hi) {
@@ -258,6 +262,7 @@ static void corners(struct ir_builder *b, MlirValue (*combine)(struct ir_builder
     *out_hi = ir_maxsi(b, *out_hi, ir_maxsi(b, r, s));
 }
 
+/* By a constant: scale.  Else the extremes of the four corners. */
 static struct abs_value apply_mul(struct ir_builder *b, MlirOperation op, abs_ref v) {
     abs_ref x = &v[0], y = &v[1];
     int64_t c;
@@ -285,6 +290,7 @@ static struct abs_value apply_mul(struct ir_builder *b, MlirOperation op, abs_re
     return bounded(b, result, lo, hi, bad);
 }
 
+/* At compile time; y is not 0. */
 static int64_t floor_div(int64_t x, int64_t y) {
     int64_t quotient = x / y;
     return quotient - (x % y != 0 && (x % y < 0) != (y < 0));
@@ -310,6 +316,7 @@ static struct abs_value divide(struct ir_builder *b, abs_ref x, int64_t c) {
     return bounded(b, result, lo, floor_div_const(b, x->hi, c), (MlirValue){NULL});
 }
 
+/* By a constant: divide.  Else corners, which needs a divisor of one sign. */
 static struct abs_value apply_floordiv(struct ir_builder *b, MlirOperation op, abs_ref v) {
     abs_ref x = &v[0], y = &v[1];
     int64_t c;
@@ -373,6 +380,7 @@ static struct abs_value apply_shrsi(struct ir_builder *b, MlirOperation op, abs_
                    (MlirValue){NULL});
 }
 
+/* A product with a power of two; 1 << 31 is negative and left alone. */
 static struct abs_value apply_shli(struct ir_builder *b, MlirOperation op, abs_ref v) {
     int64_t n;
     if (all_points(v, 2))
@@ -382,6 +390,7 @@ static struct abs_value apply_shli(struct ir_builder *b, MlirOperation op, abs_r
     return abs_unknown(b, ir_type_i32(b->context));
 }
 
+/* Monotone in both; the width is that of the wider operand. */
 static struct abs_value apply_minmax(struct ir_builder *b, MlirOperation op, abs_ref v) {
     bool is_min = ir_is_op(op, "arith.minsi");
     abs_ref x = &v[0], y = &v[1];
@@ -396,6 +405,7 @@ static struct abs_value apply_minmax(struct ir_builder *b, MlirOperation op, abs
     return bounded(b, result, lo, hi, (MlirValue){NULL});
 }
 
+/* |x| from 0 where x has both signs; |-2^31| wraps. */
 static struct abs_value apply_absi(struct ir_builder *b, MlirOperation op, abs_ref v) {
     abs_ref x = &v[0];
     bool wraps = x->min == INT32_MIN;
@@ -445,6 +455,7 @@ static struct abs_value apply_bits(struct ir_builder *b, MlirOperation op, abs_r
 
 /* ---- Bool ---------------------------------------------------------------- */
 
+/* and, or, xor of i1: "all" and "some" by themselves. */
 static struct abs_value apply_logic(struct ir_builder *b, MlirOperation op, abs_ref v) {
     abs_ref x = &v[0], y = &v[1];
     if (all_points(v, 2))
@@ -464,12 +475,14 @@ static struct abs_value negated(struct ir_builder *b, struct abs_value x) {
     return abs_bool(abs_not(b, x.hi), abs_not(b, x.lo));
 }
 
+/* Some pair may be equal where the intervals meet; all are where both are one number. */
 static struct abs_value compare_equal(struct ir_builder *b, abs_ref x, abs_ref y) {
     MlirValue some = ir_andi(b, ir_cmpi(b, IR_SLE, x->lo, y->hi), ir_cmpi(b, IR_SLE, y->lo, x->hi));
     MlirValue all = ir_andi(b, ir_cmpi(b, IR_EQ, x->lo, y->hi), ir_cmpi(b, IR_EQ, x->hi, y->lo));
     return abs_bool(all, some);
 }
 
+/* "All" compares the worst ends, "some" the best ones. */
 static struct abs_value apply_cmpi(struct ir_builder *b, MlirOperation op, abs_ref v) {
     abs_ref x = &v[0], y = &v[1];
     if (all_points(v, 2))
@@ -535,6 +548,7 @@ static struct abs_value apply_select(struct ir_builder *b, MlirOperation op, abs
     return exact(b, op, result, v, 3);
 }
 
+/* 0 or 1. */
 static struct abs_value apply_extui(struct ir_builder *b, MlirOperation op, abs_ref v) {
     struct abs_value result = facts(0, 1, 1, 1, false);
     if (all_points(v, 1))
@@ -544,6 +558,7 @@ static struct abs_value apply_extui(struct ir_builder *b, MlirOperation op, abs_
                    (MlirValue){NULL});
 }
 
+/* The hardware's conversion: toward zero, saturating. */
 static struct abs_value apply_fptosi(struct ir_builder *b, MlirOperation op, abs_ref v) {
     struct abs_value result = facts(INT32_MIN, INT32_MAX, full_width, 1, false);
     if (all_points(v, 1))

@@ -46,6 +46,7 @@ static struct abs_value bounded(struct ir_builder *b, MlirValue lo, MlirValue hi
     return abs_floats(lo, hi, bad, INFINITY);
 }
 
+/* i1: may x op y be NaN, or come from one? */
 static MlirValue bad_inputs(struct ir_builder *b, abs_ref x, abs_ref y) {
     MlirValue nan = abs_or(b, abs_nan(b, x), abs_nan(b, y));
     return abs_or(b, nan, abs_or(b, infinite(b, x), infinite(b, y)));
@@ -102,6 +103,7 @@ static struct abs_value extreme(struct ir_builder *b, abs_ref x, abs_ref y, bool
     return bounded(b, lo, hi, nan, fmax(x->magnitude, y->magnitude));
 }
 
+/* |x|, from 0 where x has both signs. */
 static struct abs_value absolute(struct ir_builder *b, abs_ref x) {
     MlirValue zero = ir_const_f32(b, 0);
     MlirValue lo = ir_maxnumf(b, zero, ir_maxnumf(b, x->lo, ir_negf(b, x->hi)));
@@ -120,6 +122,7 @@ static struct abs_value round_by(struct ir_builder *b, abs_ref x,
     return bounded(b, round(b, x->lo), round(b, x->hi), abs_nan(b, x), magnitude);
 }
 
+/* Conversion rounds to nearest, which is monotone. */
 static struct abs_value from_integer(struct ir_builder *b, abs_ref x, bool is_signed) {
     MlirType f32 = ir_type_f32(b->context);
     double magnitude = is_signed ? 2147483648.0 : 1;
@@ -138,6 +141,7 @@ static struct abs_value ordered(struct ir_builder *b, enum ir_cmpf predicate, ab
     return abs_bool(abs_and(b, all, abs_not(b, nan)), ir_cmpf(b, predicate, x->lo, y->hi));
 }
 
+/* Like compare_equal on i32; NaN equals nothing. */
 static struct abs_value equal(struct ir_builder *b, abs_ref x, abs_ref y) {
     MlirValue nan = abs_or(b, abs_nan(b, x), abs_nan(b, y));
     MlirValue some =

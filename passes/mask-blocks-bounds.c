@@ -35,6 +35,7 @@ struct solver {
 
 static const MlirValue none = {NULL};
 
+/* Is there a bound? */
 static bool is_set(MlirValue value) { return !mlirValueIsNull(value); }
 
 static const struct mask_fact *fact_of(const struct solver *s, MlirValue value) {
@@ -43,6 +44,7 @@ static const struct mask_fact *fact_of(const struct solver *s, MlirValue value) 
 
 /* ---- Ranges -------------------------------------------------------------- */
 
+/* All keys. */
 static struct kv_range everything(struct solver *s, bool dense) {
     return (struct kv_range){.lo = ir_const_i32(s->b, 0), .hi = s->last, .dense = dense};
 }
@@ -56,6 +58,7 @@ static struct kv_range where(struct solver *s, MlirValue some, bool dense) {
     return range;
 }
 
+/* Keys in both. */
 static struct kv_range intersect(struct solver *s, struct kv_range x, struct kv_range y) {
     return (struct kv_range){.lo = ir_maxsi(s->b, x.lo, y.lo),
                              .hi = ir_minsi(s->b, x.hi, y.hi),
@@ -83,14 +86,17 @@ static struct kv_range hull(struct solver *s, struct kv_range x, struct kv_range
 
 static struct solution solve(struct solver *s, MlirValue value, struct wanted wanted);
 
+/* Nothing is known of kv. */
 static struct solution no_solution(void) { return (struct solution){{none, none}, false}; }
 
+/* The stronger of two bounds. */
 static MlirValue tighter(struct solver *s, MlirValue x, MlirValue y, bool is_lower) {
     if (!is_set(x) || !is_set(y))
         return is_set(x) ? x : y;
     return is_lower ? ir_maxsi(s->b, x, y) : ir_minsi(s->b, x, y);
 }
 
+/* Saturation only loosens: a value that is an i32 lies within i32. */
 static MlirValue add_bound(struct solver *s, MlirValue bound, MlirValue y) {
     return is_set(bound) ? abs_add_saturating(s->b, bound, y) : none;
 }
@@ -112,6 +118,8 @@ static struct solution both(struct solver *s, struct solution x, struct solution
                              x_on_kv != y_on_kv && (x_on_kv ? x.reached : y.reached)};
 }
 
+/* x + y or x - y in [lo, hi]: what remains for each operand that depends on kv, the
+ * other one ranging over its forward interval. */
 static struct solution solve_sum(struct solver *s, MlirOperation op, struct wanted wanted,
                                  bool is_sum) {
     MlirValue x = ir_operand(op, 0), y = ir_operand(op, 1);
@@ -260,6 +268,7 @@ static struct solution solve_complement(struct solver *s, MlirOperation op,
     return solve(s, ir_operand(op, 0), w);
 }
 
+/* One step back through an op. */
 static struct solution solve_op(struct solver *s, MlirOperation op, struct wanted wanted) {
     if (ir_is_op(op, "arith.addi") || ir_is_op(op, "arith.subi"))
         return solve_sum(s, op, wanted, ir_is_op(op, "arith.addi"));
@@ -292,6 +301,7 @@ static struct solution unless_wrapped(struct solver *s, const struct abs_value *
     return solution;
 }
 
+/* Bounds on kv under which `value` can be within `wanted`. */
 static struct solution solve(struct solver *s, MlirValue value, struct wanted wanted) {
     const struct mask_fact *fact = fact_of(s, value);
     if (!fact->on_kv || fact->value.kind != ABS_I32 || s->steps++ > MAX_STEPS)
@@ -305,6 +315,7 @@ static struct solution solve(struct solver *s, MlirValue value, struct wanted wa
 
 static struct kv_range range_of(struct solver *s, MlirValue value, bool negated);
 
+/* A bool that is not taken apart: all keys, unless it holds for none. */
 static struct kv_range leaf(struct solver *s, MlirValue value, bool negated, bool dense) {
     const struct abs_value *abs = &fact_of(s, value)->value;
     return where(s, negated ? abs_not(s->b, abs->lo) : abs->hi, dense);
@@ -322,6 +333,7 @@ static bool is_dense_remainder(const struct solver *s, MlirValue value) {
            c <= s->e->m->tile_n && fact_of(s, x)->on_kv;
 }
 
+/* A solution cut to the keys there are. */
 static struct kv_range to_range(struct solver *s, struct solution solution, bool dense) {
     struct kv_range range = everything(s, dense);
     if (is_set(solution.kv.lo))
@@ -345,6 +357,7 @@ static struct solution solve_order(struct solver *s, MlirValue x, MlirValue y, b
     return both(s, from_x, from_y, fx->on_kv, fy->on_kv);
 }
 
+/* x == y: each lies in the other's interval. */
 static struct solution solve_equal(struct solver *s, MlirValue x, MlirValue y) {
     const struct mask_fact *fx = fact_of(s, x), *fy = fact_of(s, y);
     struct solution from_x = solve(s, x, (struct wanted){fy->value.lo, fy->value.hi});
@@ -352,6 +365,7 @@ static struct solution solve_equal(struct solver *s, MlirValue x, MlirValue y) {
     return both(s, from_x, from_y, fx->on_kv, fy->on_kv);
 }
 
+/* The negation of a comparison is the opposite comparison. */
 static struct kv_range range_of_comparison(struct solver *s, MlirValue value, bool negated) {
     static const enum ir_cmpi opposites[] = {[IR_EQ] = IR_NE,   [IR_NE] = IR_EQ,
                                              [IR_SLT] = IR_SGE, [IR_SLE] = IR_SGT,
@@ -378,6 +392,7 @@ static struct kv_range range_of_comparison(struct solver *s, MlirValue value, bo
 
 /* ---- Logic --------------------------------------------------------------- */
 
+/* c ? x : y is (c and x) or (not c and y). */
 static struct kv_range range_of_select(struct solver *s, MlirOperation op, bool negated) {
     MlirValue condition = ir_operand(op, 0);
     struct kv_range taken =
@@ -387,6 +402,7 @@ static struct kv_range range_of_select(struct solver *s, MlirOperation op, bool 
     return hull(s, taken, other);
 }
 
+/* By De Morgan a negated "and" is an "or" of negations. */
 static struct kv_range range_of_op(struct solver *s, MlirValue value, bool negated) {
     MlirOperation op = ir_def(value);
     s->b->location = mlirOperationGetLocation(op);
@@ -406,6 +422,7 @@ static struct kv_range range_of_op(struct solver *s, MlirValue value, bool negat
     return leaf(s, value, negated, false);
 }
 
+/* Computed once per value and sign: shared subexpressions would blow up otherwise. */
 static struct kv_range range_of(struct solver *s, MlirValue value, bool negated) {
     struct mask_fact *fact = mask_eval_fact(s->e, value);
     if (fact->has_range[negated])

@@ -22,6 +22,7 @@ enum { MAX_ELEMENTS = 16, MAX_BLOCKS = 16, GUESSED_ELEMENTS = 4, GUESSED_BLOCKS 
 
 /* ---- Facts by value ------------------------------------------------------ */
 
+/* The slot of a key, or the empty one where it belongs. */
 static size_t slot_of(const struct mask_eval *e, const void *key) {
     size_t slot = (((uintptr_t)key >> 3) * (size_t)0x9E3779B97F4A7C15u) >> 16;
     while (e->keys[slot & (e->capacity - 1)] && e->keys[slot & (e->capacity - 1)] != key)
@@ -43,6 +44,7 @@ static void set_fact(struct mask_eval *e, MlirValue value, struct abs_value abs,
 
 /* ---- Remainders ---------------------------------------------------------- */
 
+/* quotient * factor, in either order. */
 static bool is_product_of(MlirValue value, MlirValue quotient, MlirValue factor) {
     MlirOperation op = ir_def_op(value, "arith.muli");
     if (!op.ptr)
@@ -88,10 +90,12 @@ struct tile_read {
     bool check[KERNEL_MAX_RANK];
 };
 
+/* What attn.read does to an index. */
 static MlirValue clamp(struct ir_builder *b, MlirValue index, MlirValue last) {
     return ir_minsi(b, ir_maxsi(b, index, ir_const_i32(b, 0)), last);
 }
 
+/* Clamps the ends of all index intervals. */
 static struct tile_read begin_read(struct ir_builder *b, MlirOperation op,
                                    const struct abs_value *operands, size_t count) {
     struct tile_read read = {.op = op, .tensor = operands[0].lo, .rank = count - 1,
@@ -115,6 +119,7 @@ static struct abs_value guarded(struct ir_builder *b, MlirValue good, struct abs
     return abs_is_true(good) ? value : abs_select(b, &condition, &value, &other);
 }
 
+/* Anything of the read's type. */
 static struct abs_value unknown_read(struct ir_builder *b, const struct tile_read *read) {
     return abs_unknown(b, mlirValueGetType(ir_result(read->op, 0)));
 }
@@ -258,6 +263,7 @@ static struct abs_value eval_read(struct mask_eval *e, MlirOperation op,
 
 /* ---- The walk ------------------------------------------------------------ */
 
+/* Every operand is the same for all pairs: the op is copied. */
 static bool all_points(const struct abs_value *operands, size_t count) {
     for (size_t i = 0; i < count; i++)
         if (!abs_is_point(&operands[i]))
@@ -265,6 +271,7 @@ static bool all_points(const struct abs_value *operands, size_t count) {
     return true;
 }
 
+/* Reads and remainders here, the rest in interval.c. */
 static struct abs_value eval_op(struct mask_eval *e, MlirOperation op,
                                 const struct abs_value *operands, size_t count, bool on_kv) {
     MlirValue x, y;
@@ -292,6 +299,7 @@ static void eval_arguments(struct mask_eval *e, struct abs_value q, struct abs_v
     }
 }
 
+/* Values of a straight-line function. */
 static size_t value_count(MlirOperation func) {
     size_t count = ir_func_arg_count(func);
     MlirOperation op = mlirBlockGetFirstOperation(ir_func_body(func));

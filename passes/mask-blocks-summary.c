@@ -73,6 +73,7 @@ static MlirValue element(struct ir_builder *b, MlirValue tensor, const MlirValue
                                                : value;
 }
 
+/* What one lane sees of a block: elements lane, lane + 32, … */
 static struct extremes lane_extremes(struct ir_builder *b, MlirValue tensor, MlirValue *indices,
                                      size_t rank, int axis, MlirValue start, int block) {
     struct extremes all = {{NULL}, {NULL}, {NULL}};
@@ -141,6 +142,7 @@ static void summarise(struct ir_builder *b, MlirValue tensor, MlirValue buffer, 
     ir_if_end(b, &writer, NULL, 0);
 }
 
+/* Warp w of CTA c makes entry 4·c + w. */
 static void build_body(struct ir_builder *b, MlirOperation func, int axis, int block) {
     MlirValue tensor = ir_func_arg(func, 0), buffer = ir_func_arg(func, 1);
     MlirValue one = ir_const_i32(b, 1);
@@ -167,6 +169,7 @@ static const char *tensor_name(const struct mask_blocks *m, size_t tensor) {
     return kind + 7;
 }
 
+/* The kernel of one summary, whose buffer is argument `argument` of the attention's. */
 static void build_kernel(struct mask_blocks *m, struct ir_builder *b,
                          const struct mask_summary *summary, size_t argument) {
     MlirValue source = ir_func_arg(m->kernel, KERNEL_SHARED + summary->tensor);
