@@ -138,7 +138,9 @@ bool compile_plan(struct arena *arena, struct source_set *sources, const struct 
         return false;
     const struct schedule_problem problem = {target, attention->head_dim_qk,
                                              attention->head_dim_v, attention->dtype,
-                                             facts_has_element_reads(attention)};
+                                             facts_has_element_reads(attention),
+                                             facts_has_item(attention, ITEM_SCORE),
+                                             facts_has_item(attention, ITEM_MASK)};
     return schedule_resolve(&problem, &pinned, diags, out_plan);
 }
 

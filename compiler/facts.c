@@ -79,6 +79,13 @@ bool facts_has_element_reads(const struct attention *attention) {
     return found;
 }
 
+bool facts_has_item(const struct attention *attention, enum item_kind kind) {
+    for (size_t i = 0; i < attention->item_count; i++)
+        if (attention->items[i].kind == kind)
+            return true;
+    return false;
+}
+
 /* ---- Extern files ---------------------------------------------------------------- */
 
 struct file_list {

@@ -13,6 +13,9 @@ struct kernel_info *facts_of_attention(struct arena *arena, const struct attenti
  * the query and the key. */
 bool facts_has_element_reads(const struct attention *attention);
 
+/* True when the attention has a line of that kind. */
+bool facts_has_item(const struct attention *attention, enum item_kind kind);
+
 /* The CUDA C++ files behind the extern functions that the attention calls, each once. */
 const struct source_file *const *facts_extern_files(struct arena *arena,
                                                     const struct attention *attention,

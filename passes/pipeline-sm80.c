@@ -28,6 +28,7 @@
 #include "ir/build.h"
 #include "ir/walk.h"
 #include "passes/pass.h"
+#include "passes/pipeline-sm90.h"
 #include "passes/schedule.h"
 #include "support/vec.h"
 
@@ -355,7 +356,8 @@ static bool pipeline_kernel(struct kernel *kernel, struct diag_sink *diags) {
 /* pipeline
  * requires     attn.load in the kernel's body (resident) or directly in an scf.for that
  *              counts from 0 by 1, whose rows are pure functions of the loop's counter;
- *              attn.stages on the kernel (1 where absent);
+ *              attn.stages on the kernel (1 where absent); kernels with attn.consumers
+ *              are those of pipeline-sm90.h;
  * establishes  attn.shared buffers with their places, cp.async copies, waits and barriers;
  *              attn.shared_bytes; no attn.load is left;
  * breaks       nothing. */
@@ -367,6 +369,11 @@ static bool run(struct pass_ctx *ctx, MlirOperation module) {
         ir_collect(ctx->scratch, funcs[i], "attn.load", &loads);
         if (loads == 0)
             continue;
+        if (ir_has_attr(funcs[i], "attn.consumers")) {
+            if (!pipeline_sm90(ctx, funcs[i]))
+                return false;
+            continue;
+        }
         struct kernel kernel = {.func = funcs[i],
                                 .stages = (int)ir_int_attr(funcs[i], "attn.stages", 1),
                                 .q_registers = ir_has_attr(funcs[i], "attn.q_registers")};
@@ -378,4 +385,4 @@ static bool run(struct pass_ctx *ctx, MlirOperation module) {
 }
 
 const struct pass pass_pipeline = {
-    "pipeline", "cp.async stages, barriers, shared-memory layout (sm_80)", run, NULL};
+    "pipeline", "copies ahead of their use: cp.async stages, or roles with TMA (sm_90a)", run, NULL};

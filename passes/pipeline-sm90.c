@@ -28,6 +28,7 @@
 
 #include "ir/build_sm90.h"
 #include "ir/walk.h"
+#include "passes/schedule-sm90.h"
 #include "support/vec.h"
 
 /* Position in a ring of stages: next stage, parity of the phase to wait for. */
@@ -123,20 +124,21 @@ static struct ring ring_next(struct roles *r, struct ring ring) {
 
 /* ---- Shared memory ------------------------------------------------------------ */
 
-/* Bytes of a swizzled panel row: the smallest that holds `columns` 16-bit elements. */
-static int swizzle_of(int columns) { return columns > 32 ? 128 : columns > 16 ? 64 : 32; }
+/* Bytes of a swizzled panel row: the widest that divides rows of `columns` elements. */
+static int swizzle_of(int columns) {
+    return columns % 64 == 0 ? 128 : columns % 32 == 0 ? 64 : 32;
+}
 
 /* A buffer of `stages` tiles like `load`'s, of whole panels, 1024-byte aligned. */
 static MlirValue emit_tiles(struct roles *r, MlirOperation load, int stages) {
     MlirType tile = mlirValueGetType(ir_result(load, 0));
     int rows = (int)ir_extent(tile, 0), columns = (int)ir_extent(tile, 1);
     int swizzle = swizzle_of(columns);
-    int panels = (columns + swizzle / 2 - 1) / (swizzle / 2);
-    int64_t shape[3] = {stages, rows, panels * swizzle / 2};
+    int64_t shape[3] = {stages, rows, columns};
     MlirType type = ir_type_shared(ir_element_type(tile), 3, shape);
     MlirValue tiles = ir_shared_panels(&r->b, type, ir_text_attr(load, "name"), r->shared_bytes,
                                        swizzle);
-    int bytes = stages * rows * panels * swizzle;
+    int bytes = stages * rows * columns * 2;
     r->shared_bytes += (bytes + 1023) / 1024 * 1024;
     return tiles;
 }
@@ -188,6 +190,8 @@ static struct scope clone_tile_head(struct roles *r, MlirValue tile, MlirValue c
         else if (ir_is_op(op, "arith.index_cast") &&
                  !mlirOperationIsNull(ir_def_op(ir_operand(op, 0), "gpu.block_id")))
             ir_map_set(scope.inner, ir_result(op, 0), tile);
+        else if (ir_is_op(op, "attn.warp_reduce")) /* of a uniform value: one lane may run this */
+            ir_map_set(scope.inner, ir_result(op, 0), image(&scope, ir_operand(op, 0)));
         else
             clone(r, &scope, op);
     }
@@ -382,7 +386,7 @@ static void produce_listed(struct roles *r, struct scope *tile, MlirValue carrie
 
 static void emit_producer(struct roles *r) {
     struct ir_builder *b = &r->b;
-    ir_set_max_registers(b, r->consumers >= 3 ? 32 : 24, false);
+    ir_set_max_registers(b, schedule_producer_registers(r->consumers), false);
     MlirValue loads = ir_cmpi(b, IR_EQ, r->warp, number(r, 0));
     r->elected = ir_elect(b);
     struct ir_if role = ir_if_begin(b, r->is_list ? loads : ir_andi(b, loads, r->elected), NULL, 0,
@@ -455,6 +459,23 @@ static MlirValue issue_qk(struct roles *r, const MlirValue carried[C_COUNT], boo
     return s;
 }
 
+/* List masks: true for ops that only find blocks, which is the producer's work.  Their
+ * results are entered into `found`. */
+static bool is_search(struct roles *r, struct ir_map *found, MlirOperation op) {
+    bool result = false;
+    for (size_t i = 0; r->is_list && i < ir_operand_count(op); i++) {
+        MlirValue value = ir_operand(op, i);
+        bool state = mlirValueIsABlockArgument(value) &&
+                     mlirBlockEqual(mlirBlockArgumentGetOwner(value), r->loop_body) &&
+                     (size_t)mlirBlockArgumentGetArgNumber(value) < r->state;
+        result = result || state || !mlirValueEqual(ir_map_get(found, value), value);
+    }
+    for (size_t i = 0; result && i < ir_result_count(op); i++)
+        if (!mlirOperationEqual(op, r->entry))
+            ir_map_set(found, ir_result(op, i), ir_operand(op, 0));
+    return result;
+}
+
 /* One block, `scope` having the images of the loop counter or entry. */
 static void consume_block(struct roles *r, struct scope *scope, MlirValue carried[C_COUNT],
                           bool is_first) {
@@ -469,11 +490,12 @@ static void consume_block(struct roles *r, struct scope *scope, MlirValue carrie
                carried[C_L]);
     if (is_first)
         ir_map_set(scope->inner, ir_operand(r->pv, 2), carried[C_ACC]);
+    struct ir_map *found = ir_map_create(r->b.arena);
     MlirOperation op = mlirBlockGetFirstOperation(r->loop_body);
     for (; !mlirOperationEqual(op, r->pv); op = mlirOperationGetNextInBlock(op)) {
         bool is_rescale = !mlirOperationIsNull(r->rescale) && mlirOperationEqual(op, r->rescale);
         if (ir_is_op(op, "attn.load") || (is_first && is_rescale) ||
-            (r->is_list && mlirOperationEqual(op, r->entry)))
+            is_search(r, found, op))
             continue;
         if (mlirOperationEqual(op, r->exponent) && !is_first) {
             struct ring v = {carried[C_VS], carried[C_VP]};
@@ -611,14 +633,10 @@ static void consume_blocks(struct roles *r, const struct scope *tile,
     }
 }
 
-static int consumer_registers(int consumers) {
-    return consumers <= 2 ? 240 : consumers == 3 ? 160 : 112;
-}
-
 static void emit_consumer(struct roles *r, MlirValue warpgroup) {
     struct ir_builder *b = &r->b;
     enum { RINGS = T_COUNT - T_KS };
-    ir_set_max_registers(b, consumer_registers(r->consumers), true);
+    ir_set_max_registers(b, schedule_consumer_registers(r->consumers), true);
     r->consumer = ir_subi(b, warpgroup, number(r, 1));
     if (r->pingpong) { /* the first consumer goes first */
         MlirValue last = ir_cmpi(b, IR_EQ, r->consumer, number(r, r->consumers - 1));
@@ -746,6 +764,7 @@ static void set_launch(struct roles *r) {
                            "ceildiv",  "heads", "mul", "batch", "mul", "min"};
     ir_set_kernel_grid(r->func, words, sizeof words / sizeof words[0]);
     ir_set_kernel_warps(r->func, 4 * (r->consumers + 1));
+    ir_set_attr(r->func, "attn.row_warps", ir_attr_i32(r->b.context, 4));
     ir_set_kernel_shared_bytes(r->func, r->shared_bytes);
 }
 

@@ -12,6 +12,10 @@ void plan_write(MlirOperation func, const struct schedule_plan *plan) {
     ir_set_kernel_tile(func, plan->tile_m, plan->tile_n);
     ir_set_kernel_warps(func, plan->warps);
     ir_set_attr(func, "attn.stages", ir_attr_i32(context, plan->stages));
+    if (plan->consumers > 0)
+        ir_set_attr(func, "attn.consumers", ir_attr_i32(context, plan->consumers));
+    if (plan->pingpong)
+        ir_set_attr(func, "attn.pingpong", ir_attr_unit(context));
     ir_set_attr(func, "attn.order",
                 ir_attr_string(context, plan->longest_first ? "lpt" : "linear"));
     if (plan->rescale_threshold > 0)
@@ -36,6 +40,8 @@ struct schedule_problem plan_problem(MlirOperation module, MlirOperation attenti
         .head_dim_qk = (int)ir_extent(q, 3),
         .head_dim_v = (int)ir_extent(v, 3),
         .dtype = is_bf16 ? SCALAR_BF16 : SCALAR_F16,
+        .has_score = ir_has_attr(attention, "score"),
+        .has_mask = ir_has_attr(attention, "mask"),
     };
 }
 
@@ -53,6 +59,10 @@ bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
     pinned.given[SCHEDULE_TILE] = ir_kernel_tile(func, &pinned.tile_m, &pinned.tile_n);
     pinned.stages = (int)ir_int_attr(func, "attn.stages", 0);
     pinned.given[SCHEDULE_STAGES] = pinned.stages != 0;
+    pinned.consumers = (int)ir_int_attr(func, "attn.consumers", 0);
+    pinned.given[SCHEDULE_CONSUMERS] = pinned.consumers != 0;
+    pinned.given[SCHEDULE_OVERLAP] = pinned.consumers != 0;
+    pinned.overlap = ir_has_attr(func, "attn.pingpong") ? OVERLAP_PINGPONG : OVERLAP_INTRA;
     if (!schedule_resolve(&problem, &pinned, ctx->diags, out_plan))
         return false;
     /* Without attn.stages nobody has planned yet. */
@@ -61,7 +71,7 @@ bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
     const char *order = ir_text_attr(func, "attn.order");
     out_plan->longest_first = !order || strcmp(order, "linear") != 0;
     int warps = ir_kernel_warps(func);
-    if (warps != 0) {
+    if (warps != 0 && out_plan->consumers == 0) {
         out_plan->warps = warps;
         out_plan->q_registers = ir_has_attr(func, "attn.q_registers");
         if (warps < 1 || warps > 32 || out_plan->tile_m % (16 * warps) != 0) {

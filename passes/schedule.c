@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 
+#include "passes/schedule-sm90.h"
 #include "passes/target_limits.h"
 
 /* Registers of addresses, running maxima and sums, loop state and operand fragments. */
@@ -289,6 +290,8 @@ bool schedule_resolve(const struct schedule_problem *problem, const struct sched
         diag_error(diags, blame(pinned), "no schedule for target '%s'", problem->target);
         return false;
     }
+    if (schedule_has_roles(problem, target))
+        return schedule_resolve_roles(problem, target, pinned, diags, out_plan);
     struct schedule_plan plan = {.target = target->name, .longest_first = true};
     plan.rescale_threshold = target->has_rescale_threshold ? default_threshold : 0;
     default_tile(problem, target, &plan);
@@ -317,7 +320,11 @@ bool schedule_resolve(const struct schedule_problem *problem, const struct sched
 }
 
 void schedule_print(const struct schedule_plan *plan, struct strbuf *out) {
-    strbuf_printf(out, "tile %d, %d; stages %d; rescale_threshold %g; order %s", plan->tile_m,
-                  plan->tile_n, plan->stages, (double)plan->rescale_threshold,
+    strbuf_printf(out, "tile %d, %d; ", plan->tile_m, plan->tile_n);
+    if (plan->consumers > 0)
+        strbuf_printf(out, "consumers %d; overlap %s; ", plan->consumers,
+                      plan->pingpong ? "pingpong" : "intra");
+    strbuf_printf(out, "stages %d; rescale_threshold %g; order %s", plan->stages,
+                  (double)plan->rescale_threshold,
                   plan->longest_first ? "lpt" : "linear");
 }

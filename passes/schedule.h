@@ -18,6 +18,7 @@ struct schedule_problem {
     int head_dim_qk, head_dim_v;   /* 8 to 256 in steps of 8 */
     enum scalar_type dtype;        /* two bytes an element */
     bool element_reads;            /* scores or masks read a tensor at [.. q .. kv ..] */
+    bool has_score, has_mask;      /* the scores are changed; pairs are masked */
 };
 
 struct schedule_plan {
@@ -25,6 +26,8 @@ struct schedule_plan {
     int tile_m, tile_n;   /* queries of a CTA, keys of a block */
     int stages;           /* key blocks in shared memory, 1: K and V take turns */
     int warps;            /* of a CTA; rows are split over them */
+    int consumers;        /* warpgroups of 64 rows beside a producer; 0: no roles */
+    bool pingpong;        /* consumers take turns at issuing products */
     bool q_registers;     /* Q stays in registers; else read from shared memory per block */
     float rescale_threshold; /* tau of `rescale` in log2 units, 0: rescale every block */
     bool longest_first;   /* the last query tile (most keys under a causal mask) starts first */

@@ -13,6 +13,8 @@ static const struct target_limits rows[] = {
      *         tau    dynamic */
     {"sm_80", 163 * 1024, 164 * 1024, 228 * 1024, 1024,     255, 65536,  1024,    false, false,
               true,  false},
+    {"sm_90a", 227 * 1024, 228 * 1024, 228 * 1024, 1024,    255, 65536,  1024,    true,  false,
+              true,  true},
 };
 
 const struct target_limits *target_limits_get(size_t index) {

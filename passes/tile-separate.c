@@ -168,7 +168,8 @@ static bool is_moderate(const struct tile_kernel *kernel, MlirValue scalar) {
     int64_t constant;
     if (ir_constant_int(scalar, &constant))
         return llabs(constant) <= MAX_CONSTANT;
-    if (mlirValueEqual(scalar, kernel->q_first) || mlirValueEqual(scalar, kernel->k_first))
+    if (mlirValueEqual(scalar, kernel->row_first) ||
+        mlirValueEqual(scalar, kernel->k_first))
         return true;
     if (!mlirValueIsABlockArgument(scalar) ||
         !mlirBlockEqual(mlirBlockArgumentGetOwner(scalar), ir_func_body(kernel->func)))

@@ -13,6 +13,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "ir/build_sm90.h"
 #include "passes/plan.h"
 
 MlirValue tile_const(struct tile_kernel *kernel, int value) {
@@ -160,7 +161,7 @@ void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
 
 /* ---- The kernel around the loop ------------------------------------------------ */
 
-static MlirValue size_arg(struct tile_kernel *kernel, const char *kind) {
+MlirValue tile_size(struct tile_kernel *kernel, const char *kind) {
     size_t i = 0;
     if (!ir_func_find_arg(kernel->func, kind, &i))
         ir_ice(kernel->func, "a kernel needs every size as an argument");
@@ -179,30 +180,38 @@ static MlirValue ceil_div(struct tile_kernel *kernel, MlirValue x, int divisor) 
 static void emit_coordinates(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
     int tile_m = kernel->plan.tile_m;
-    MlirValue heads = size_arg(kernel, "size:heads");
+    MlirValue heads = tile_size(kernel, "size:heads");
     MlirValue cta = ir_block_id(b);
     MlirValue tiles = ceil_div(kernel, kernel->q_len, tile_m);
     MlirValue batch_head = ir_divui(b, cta, tiles);
     MlirValue tile = ir_remui(b, cta, tiles);
-    if (kernel->plan.longest_first)
+    if (kernel->plan.consumers > 0)
+        tile_order(kernel, cta, tiles, &tile, &batch_head);
+    else if (kernel->plan.longest_first)
         tile = ir_subi(b, ir_subi(b, tiles, tile_const(kernel, 1)), tile);
     tile = tile_uniform(b, tile);
     kernel->batch = tile_uniform(b, ir_divui(b, batch_head, heads));
     kernel->head = tile_uniform(b, ir_remui(b, batch_head, heads));
     int64_t group = ir_int_attr(kernel->attention, "group", 0);
     MlirValue ratio = group ? tile_const(kernel, (int)group)
-                            : ir_divui(b, heads, size_arg(kernel, "size:kv_heads"));
+                            : ir_divui(b, heads, tile_size(kernel, "size:kv_heads"));
     kernel->kv_head =
         group == 1 ? kernel->head : tile_uniform(b, ir_divui(b, kernel->head, ratio));
     kernel->q_first = ir_muli(b, tile, tile_const(kernel, tile_m));
     kernel->q_last = ir_minsi(b, ir_addi(b, kernel->q_first, tile_const(kernel, tile_m - 1)),
                               ir_subi(b, kernel->q_len, tile_const(kernel, 1)));
+    kernel->row_first = kernel->q_first;
+    if (kernel->plan.consumers > 0) {
+        MlirValue offset = ir_muli(b, ir_consumer(b), tile_const(kernel, kernel->tile_rows));
+        kernel->row_first = ir_addi(b, kernel->q_first, offset);
+    }
 }
 
 static void emit_positions(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
-    MlirValue local = ir_row_positions(b, kernel->plan.tile_m);
-    kernel->rows = ir_addi(b, local, ir_broadcast(b, kernel->q_first, mlirValueGetType(local)));
+    MlirValue local = ir_row_positions(b, kernel->tile_rows);
+    kernel->rows =
+        ir_addi(b, local, ir_broadcast(b, kernel->row_first, mlirValueGetType(local)));
     kernel->columns = ir_column_positions(b, kernel->plan.tile_n);
 }
 
@@ -228,6 +237,15 @@ static void emit_key_range(struct tile_kernel *kernel) {
     kernel->block_count = ir_select(b, some, count, zero);
 }
 
+/* Classes of single blocks are about the consumer's own rows, where it decides alone; past
+ * the end of q they are about the first of them. */
+static void narrow_rows(struct tile_kernel *kernel) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue last = ir_addi(b, kernel->row_first, tile_const(kernel, kernel->tile_rows - 1));
+    kernel->q_first = kernel->row_first;
+    kernel->q_last = ir_maxsi(b, ir_minsi(b, last, kernel->q_last), kernel->row_first);
+}
+
 static void emit_epilogue(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
     struct ir_builder *b = &kernel->b;
     MlirOperation finish =
@@ -235,29 +253,34 @@ static void emit_epilogue(struct tile_kernel *kernel, MlirValue state[STATE_COUN
     MlirValue o = ir_operand(kernel->attention, IR_ATTENTION_O);
     MlirType element = ir_element_type(mlirValueGetType(o));
     ir_store(b, ir_truncf(b, ir_result(finish, 0), element), o, kernel->batch, kernel->head,
-             kernel->q_first, kernel->q_len, false);
+             kernel->row_first, kernel->q_len, false);
     ir_store(b, ir_result(finish, 1), ir_operand(kernel->attention, IR_ATTENTION_LSE),
-             kernel->batch, kernel->head, kernel->q_first, kernel->q_len, true);
+             kernel->batch, kernel->head, kernel->row_first, kernel->q_len, true);
 }
 
 static void emit_kernel(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
     MlirType f32 = ir_type_f32(b->context);
-    int tile_m = kernel->plan.tile_m;
+    int rows = kernel->tile_rows;
     MlirValue v = ir_operand(kernel->attention, IR_ATTENTION_V);
     emit_coordinates(kernel);
     emit_positions(kernel);
     kernel->q_tile = ir_load(b, "q", ir_operand(kernel->attention, IR_ATTENTION_Q),
-                             kernel->batch, kernel->head, kernel->q_first, kernel->q_len, tile_m);
+                             kernel->batch, kernel->head, kernel->row_first, kernel->q_len, rows);
     emit_key_range(kernel);
     MlirValue state[STATE_COUNT] = {
-        ir_splat(b, ir_type_tile(f32, tile_m, ir_extent(mlirValueGetType(v), 3)), 0),
-        ir_splat(b, ir_type_tile(f32, tile_m, 1), -INFINITY),
-        ir_splat(b, ir_type_tile(f32, tile_m, 4), 0),
+        ir_splat(b, ir_type_tile(f32, rows, ir_extent(mlirValueGetType(v), 3)), 0),
+        ir_splat(b, ir_type_tile(f32, rows, 1), -INFINITY),
+        ir_splat(b, ir_type_tile(f32, rows, 4), 0),
     };
     bool dense = mlirOperationIsNull(kernel->classify) || ir_has_attr(kernel->attention, "dense");
+    bool has_roles = kernel->plan.consumers > 0;
+    if (dense && has_roles)
+        narrow_rows(kernel);
     if (dense)
         tile_loop_dense(kernel, state);
+    else if (has_roles)
+        tile_loop_search(kernel, state);
     else
         tile_loop_list(kernel, state);
     emit_epilogue(kernel, state);
@@ -292,9 +315,11 @@ static bool tile_function(struct pass_ctx *ctx, MlirOperation module, MlirOperat
     kernel.score = ir_symbol_func(module, attention, "score");
     kernel.classify = ir_symbol_func(module, attention, "classify");
     kernel.kv_bounds = ir_symbol_func(module, attention, "kv_bounds");
-    kernel.q_len = size_arg(&kernel, "size:q_len");
-    kernel.kv_len = size_arg(&kernel, "size:kv_len");
-    kernel.scores = ir_type_tile(ir_type_f32(kernel.b.context), kernel.plan.tile_m,
+    kernel.q_len = tile_size(&kernel, "size:q_len");
+    kernel.kv_len = tile_size(&kernel, "size:kv_len");
+    kernel.tile_rows = kernel.plan.consumers > 0 ? kernel.plan.tile_m / kernel.plan.consumers
+                                                 : kernel.plan.tile_m;
+    kernel.scores = ir_type_tile(ir_type_f32(kernel.b.context), kernel.tile_rows,
                                  kernel.plan.tile_n);
     emit_kernel(&kernel);
     ir_erase(attention);

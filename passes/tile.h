@@ -17,8 +17,11 @@ struct tile_kernel {
     /* Functions of the spec, null when absent. */
     MlirOperation mask, score, classify, kv_bounds;
     MlirValue q_len, kv_len;
-    /* Tile coordinates: batch, heads, first and last real query position. */
+    /* Tile coordinates: batch, heads; first and last real query position that classes and
+     * bounds are about. */
     MlirValue batch, head, kv_head, q_first, q_last;
+    int tile_rows;        /* query rows of this program: the tile's, or a consumer's 64 */
+    MlirValue row_first;  /* the first of them */
     MlirValue rows;       /* Mx1: query positions */
     MlirValue columns;    /* 1xN: 0..N-1 */
     MlirValue q_tile;     /* shared MxD */
@@ -49,6 +52,18 @@ void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
 /* The loop over a list of the blocks that are not skipped, built chunk by chunk in
  * shared memory. */
 void tile_loop_list(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
+
+/* The same for programs of a consumer: the search for the next block is the first part of
+ * a while loop, its entry an op with attn.entry (tile-search.c). */
+void tile_loop_search(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
+
+/* Query tile (from 0) and batch·heads + head of persistent tile number `number`, of
+ * `tiles` query tiles a head (tile-order.c). */
+void tile_order(struct tile_kernel *kernel, MlirValue number, MlirValue tiles,
+                MlirValue *out_tile, MlirValue *out_batch_head);
+
+/* A size of the call, "size:heads". */
+MlirValue tile_size(struct tile_kernel *kernel, const char *kind);
 
 /* Rewrites i32 sums of rows and columns as one row value and one column value, joined by
  * a single tile operation, and their conversions to f32 as conversions of the two. */

@@ -1,0 +1,23 @@
+/* The planner's half for targets with warp roles. */
+#ifndef ATTN_PASSES_SCHEDULE_SM90_H
+#define ATTN_PASSES_SCHEDULE_SM90_H
+
+#include "passes/schedule.h"
+#include "passes/target_limits.h"
+
+/* True for head dimensions that TMA copies as whole swizzled panels: multiples of 16.
+ * Others run the schedule of sm_80. */
+bool schedule_has_roles(const struct schedule_problem *problem,
+                        const struct target_limits *target);
+
+/* Like schedule_resolve, for a producer warp and consumer warpgroups of 64 query rows.
+ * `pinned` may be NULL. */
+bool schedule_resolve_roles(const struct schedule_problem *problem,
+                            const struct target_limits *target, const struct schedule *pinned,
+                            struct diag_sink *diags, struct schedule_plan *out_plan);
+
+/* setmaxnreg of a consumer and of the producer for that many consumers. */
+int schedule_consumer_registers(int consumers);
+int schedule_producer_registers(int consumers);
+
+#endif
