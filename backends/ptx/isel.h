@@ -368,6 +368,10 @@ void lower_wgmma_fence(struct isel *is, MlirOperation op);
 void lower_wgmma_commit(struct isel *is, MlirOperation op);
 void lower_wgmma_wait(struct isel *is, MlirOperation op);
 
+/* The registers of the loop-carried value that `value`, a tile like `form`, is yielded
+ * to, when that is its only use and nobody needs the old value any more; else NULL. */
+struct storage *isel_yield_target(struct isel *is, MlirValue value, const struct storage *form);
+
 /* Lowers the operations of a block up to its terminator, which is returned. */
 MlirOperation isel_block(struct isel *is, MlirBlock block);
 

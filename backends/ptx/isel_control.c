@@ -5,7 +5,9 @@
  * result: the initial value's own when nobody else needs it, and what the body
  * yields is moved there unless it is there already (accumulators are).  A branch
  * that yields a value of before the branch unchanged gets that value's registers
- * as result, so it moves nothing. */
+ * as result, so it moves nothing.  Likewise a while loop's condition passes on what it
+ * got where it lies, and a tile that is made only to be yielded is written into the
+ * carried registers at once when their old value is done with. */
 #include <string.h>
 
 #include "backends/ptx/isel.h"
@@ -112,6 +114,33 @@ static void leave_loop(struct isel *is, int outer) {
     is->depth--;
 }
 
+/* Lowers the body; what it yields goes to `carried`. */
+static void loop_body(struct isel *is, MlirBlock body, struct storage **carried) {
+    struct loop_frame frame = {body, carried, is->frame};
+    is->frame = &frame;
+    MlirOperation yield = isel_block(is, body);
+    if (!is->failed)
+        pass_on(is, yield, 0, carried);
+    is->frame = frame.outer;
+}
+
+/* The only use of a value; null when there are more or none. */
+static MlirOpOperand only_use(MlirValue value) {
+    MlirOpOperand use = mlirValueGetFirstUse(value);
+    bool more = !mlirOpOperandIsNull(use) &&
+                !mlirOpOperandIsNull(mlirOpOperandGetNextUse(use));
+    return more ? (MlirOpOperand){NULL} : use;
+}
+
+struct storage *isel_yield_target(struct isel *is, MlirValue value, const struct storage *form) {
+    MlirOpOperand use = only_use(value);
+    if (!is->frame || mlirOpOperandIsNull(use) ||
+        !mlirOperationEqual(mlirOpOperandGetOwner(use), mlirBlockGetTerminator(is->frame->body)))
+        return NULL;
+    struct storage *carried = is->frame->carried[mlirOpOperandGetOperandNumber(use)];
+    return same_form(carried, form) && storage_dies(is, carried, 0) ? carried : NULL;
+}
+
 /* ---- scf.for ----------------------------------------------------------------------- */
 
 /* The loop is tested at its end; a first test skips it when it runs no time. */
@@ -147,10 +176,9 @@ void lower_for(struct isel *is, MlirOperation op) {
         carried[i]->loop = is->loop;
         isel_bind(is, mlirBlockGetArgument(body, (intptr_t)i + 1), carried[i]);
     }
-    MlirOperation yield = isel_block(is, body);
+    loop_body(is, body, carried);
     if (is->failed)
         return;
-    pass_on(is, yield, 0, carried);
     ptx_put(k, PTX_ADD_S32, counter, counter, step);
     struct ptx_operand more = ptx_def(k, PTX_SETP_LT_S32, "p", counter, high);
     ptx_guard(ptx_put(k, branch, PTX_NOTHING, loop), more, false);
@@ -293,6 +321,27 @@ void lower_if(struct isel *is, MlirOperation op) {
 
 /* ---- scf.while --------------------------------------------------------------------- */
 
+/* Registers for what the condition passes on as result i.  A carried value that only
+ * passes through stays where it is; others get registers of their own: they must survive
+ * the body, whose yields may overwrite the carried ones. */
+static struct storage *passed_storage(struct isel *is, MlirOperation op, size_t i,
+                                      MlirOperation condition, struct storage **carried,
+                                      size_t carried_count) {
+    MlirValue value = ir_operand(condition, i + 1);
+    MlirType type = mlirValueGetType(ir_result(op, i));
+    struct storage form;
+    if (!isel_describe(is, op, type, &form))
+        return NULL;
+    bool through = i < carried_count && !mlirOpOperandIsNull(only_use(value)) &&
+                   mlirValueEqual(value, mlirBlockGetArgument(ir_region_block(op, 0),
+                                                              (intptr_t)i));
+    if (through && same_form(carried[i], &form))
+        return same_registers(is, carried[i]);
+    struct storage *storage = storage_create(is, &form);
+    storage_fill_registers(is, storage, carried_hint(type));
+    return storage;
+}
+
 void lower_while(struct isel *is, MlirOperation op) {
     struct ptx_kernel *k = is->kernel;
     MlirBlock before = ir_region_block(op, 0), after = ir_region_block(op, 1);
@@ -323,23 +372,25 @@ void lower_while(struct isel *is, MlirOperation op) {
         return;
     isel_flush(is);
     struct ptx_operand more = isel_scalar(is, ir_operand(condition, 0));
-    /* What the condition passes on gets registers of its own: they must survive the
-     * body, whose yields may overwrite the carried ones. */
     for (size_t i = 0; i < passed_count; i++) {
-        struct storage type;
-        if (!isel_describe(is, op, mlirValueGetType(ir_result(op, i)), &type))
+        passed[i] = passed_storage(is, op, i, condition, carried, count);
+        if (!passed[i])
             return;
-        passed[i] = storage_create(is, &type);
-        storage_fill_registers(is, passed[i], carried_hint(mlirValueGetType(ir_result(op, i))));
     }
     pass_on(is, condition, 1, passed);
     branch_unless(is, branch, more, end);
     for (size_t i = 0; i < passed_count; i++)
         isel_bind(is, mlirBlockGetArgument(after, (intptr_t)i), passed[i]);
-    MlirOperation yield = isel_block(is, after);
+    /* Yields go to the carried registers; where a value passed through, the body's name
+     * for them is the passed storage. */
+    struct storage **to = ARENA_NEW_ARRAY(is->arena, struct storage *, count);
+    for (size_t i = 0; i < count; i++) {
+        bool through = i < passed_count && passed[i]->elems == carried[i]->elems;
+        to[i] = through ? passed[i] : carried[i];
+    }
+    loop_body(is, after, to);
     if (is->failed)
         return;
-    pass_on(is, yield, 0, carried);
     ptx_put(k, branch, PTX_NOTHING, loop);
     ptx_put(k, PTX_LABEL, PTX_NOTHING, end);
     leave_loop(is, outer);

@@ -148,6 +148,8 @@ static struct storage *reusable_operand(const struct isel *is, const struct memb
 
 static void allocate_result(struct isel *is, struct member *m) {
     struct storage *reused = reusable_operand(is, m);
+    if (!reused)
+        reused = isel_yield_target(is, ir_result(m->op, 0), m->result);
     if (reused) {
         m->result->elems = reused->elems;
         m->result->owned = true;
