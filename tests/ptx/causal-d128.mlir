@@ -1,161 +1,189 @@
-// The performance case: D 128, tile 128 x 64, Q from shared memory.
-#wg = #gpu.address_space<workgroup>
+// D 128 causal as the passes make it: tile 128 x 64, lazy rescale, Q from shared memory.
+#loc = loc("specs/causal.attn":18:11)
 module attributes {attn.target = "sm_80"} {
-  func.func @causal_d128(
-      %Q: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "q"},
-      %K: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "k"},
-      %V: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "v"},
-      %O: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "o"},
-      %LSE: memref<?x?x?xf32, strided<[?, ?, ?]>> {attn.arg = "lse"},
-      %batch: i32 {attn.arg = "size:batch"}, %heads: i32 {attn.arg = "size:heads"}, %kv_heads: i32 {attn.arg = "size:kv_heads"},
-      %q_len: i32 {attn.arg = "size:q_len"}, %kv_len: i32 {attn.arg = "size:kv_len"})
-      attributes {attn.kernel = "main", attn.tile = array<i32: 128, 64>, attn.warps = 4 : i32, attn.shared_bytes = 98304 : i32,
-        attn.grid = ["q_len", "128", "ceildiv", "heads", "mul", "batch", "mul"]} {
-    %c0 = arith.constant 0 : i32
-    %c1 = arith.constant 1 : i32
-    %c2 = arith.constant 2 : i32
-    %c63 = arith.constant 63 : i32
-    %c64 = arith.constant 64 : i32
-    %c127 = arith.constant 127 : i32
-    %c128 = arith.constant 128 : i32
-    %zero_s = arith.constant dense<0.0> : vector<128x64xf32>
-    %zero_acc = arith.constant dense<0.0> : vector<128x128xf32>
-    %neg_inf = arith.constant dense<0xFF800000> : vector<128x64xf32>
-    %neg_inf_row = arith.constant dense<0xFF800000> : vector<128x1xf32>
-    %zero_row = arith.constant dense<0.0> : vector<128x1xf32>
-    %zero_l = arith.constant dense<0.0> : vector<128x4xf32>
-    %ninf_red = arith.constant dense<0xFF800000> : vector<128xf32>
-    %zero_red = arith.constant dense<0.0> : vector<128xf32>
-    %scale_row = arith.constant dense<0.127517432> : vector<128x1xf32>
-    %scale = arith.constant dense<0.127517432> : vector<128x64xf32>
-    // ---- tile coordinates
-    %bid = gpu.block_id x
-    %cta = arith.index_cast %bid : index to i32
-    %q_up = arith.addi %q_len, %c127 : i32
-    %q_tiles = arith.divui %q_up, %c128 : i32
-    %bh = arith.divui %cta, %q_tiles : i32
-    %qt_rev = arith.remui %cta, %q_tiles : i32
-    %qt_last = arith.subi %q_tiles, %c1 : i32
-    %qt = arith.subi %qt_last, %qt_rev : i32
-    %b = arith.divui %bh, %heads : i32
-    %h = arith.remui %bh, %heads : i32
-    %ratio = arith.divui %heads, %kv_heads : i32
-    %h_kv = arith.divui %h, %ratio : i32
-    %q0 = arith.muli %qt, %c128 : i32
-    // ---- row and column positions
-    %row_step = vector.step : vector<128xindex>
-    %row_i32 = arith.index_cast %row_step : vector<128xindex> to vector<128xi32>
-    %row_local = vector.shape_cast %row_i32 : vector<128xi32> to vector<128x1xi32>
-    %q0_row = vector.broadcast %q0 : i32 to vector<128x1xi32>
-    %q_pos = arith.addi %row_local, %q0_row : vector<128x1xi32>
-    %col_step = vector.step : vector<64xindex>
-    %col_i32 = arith.index_cast %col_step : vector<64xindex> to vector<64xi32>
-    %col_local = vector.shape_cast %col_i32 : vector<64xi32> to vector<1x64xi32>
-    // ---- shared memory
-    %q_s = "attn.shared"() {name = "q", byte_offset = 0 : i32, pitch = 16 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} : () -> memref<128x128xbf16, #wg>
-    %k_s = "attn.shared"() {name = "k", byte_offset = 32768 : i32, pitch = 16 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} : () -> memref<2x64x128xbf16, #wg>
-    %v_s = "attn.shared"() {name = "v", byte_offset = 65536 : i32, pitch = 16 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} : () -> memref<2x64x128xbf16, #wg>
-    // ---- key range: block index runs from n-1 down to 0
-    %kv_up = arith.addi %kv_len, %c63 : i32
-    %n_all = arith.divui %kv_up, %c64 : i32
-    %q_end = arith.addi %q0, %c128 : i32
-    %q_end_up = arith.addi %q_end, %c63 : i32
-    %n_causal = arith.divui %q_end_up, %c64 : i32
-    %n = arith.minsi %n_all, %n_causal : i32
-    // ---- prologue
-    "attn.copy_async"(%Q, %b, %h, %q0, %q_len, %q_s) : (memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<128x128xbf16, #wg>) -> ()
-    %last = arith.subi %n, %c1 : i32
-    %k_last = arith.muli %last, %c64 : i32
-    %has0 = arith.cmpi sgt, %n, %c0 : i32
-    scf.if %has0 {
-      %k_st = "attn.stage"(%k_s, %c0) : (memref<2x64x128xbf16, #wg>, i32) -> memref<64x128xbf16, #wg>
-      "attn.copy_async"(%K, %b, %h_kv, %k_last, %kv_len, %k_st) : (memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<64x128xbf16, #wg>) -> ()
-      %v_st = "attn.stage"(%v_s, %c0) : (memref<2x64x128xbf16, #wg>, i32) -> memref<64x128xbf16, #wg>
-      "attn.copy_async"(%V, %b, %h_kv, %k_last, %kv_len, %v_st) : (memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<64x128xbf16, #wg>) -> ()
-    }
-    "attn.commit_group"() : () -> ()
-    // ---- mainloop
-    %r:3 = scf.for %i = %c0 to %n step %c1 iter_args(%acc = %zero_acc, %m = %neg_inf_row, %l = %zero_l)
-        -> (vector<128x128xf32>, vector<128x1xf32>, vector<128x4xf32>) : i32 {
-      "attn.wait_group"() {pending = 0 : i32} : () -> ()
-      gpu.barrier
-      %stage = arith.remui %i, %c2 : i32
-      %i_next = arith.addi %i, %c1 : i32
-      %stage_next = arith.remui %i_next, %c2 : i32
-      %more = arith.cmpi slt, %i_next, %n : i32
-      scf.if %more {
-        %blk_next = arith.subi %last, %i_next : i32
-        %k0_next = arith.muli %blk_next, %c64 : i32
-        %k_st = "attn.stage"(%k_s, %stage_next) : (memref<2x64x128xbf16, #wg>, i32) -> memref<64x128xbf16, #wg>
-        "attn.copy_async"(%K, %b, %h_kv, %k0_next, %kv_len, %k_st) : (memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<64x128xbf16, #wg>) -> ()
-        %v_st = "attn.stage"(%v_s, %stage_next) : (memref<2x64x128xbf16, #wg>, i32) -> memref<64x128xbf16, #wg>
-        "attn.copy_async"(%V, %b, %h_kv, %k0_next, %kv_len, %v_st) : (memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<64x128xbf16, #wg>) -> ()
-      }
-      "attn.commit_group"() : () -> ()
-      %blk = arith.subi %last, %i : i32
-      %k0 = arith.muli %blk, %c64 : i32
-      %k = "attn.stage"(%k_s, %stage) : (memref<2x64x128xbf16, #wg>, i32) -> memref<64x128xbf16, #wg>
-      %v = "attn.stage"(%v_s, %stage) : (memref<2x64x128xbf16, #wg>, i32) -> memref<64x128xbf16, #wg>
-      %s0 = "attn.dot"(%q_s, %k, %zero_s) {transpose_b} : (memref<128x128xbf16, #wg>, memref<64x128xbf16, #wg>, vector<128x64xf32>) -> vector<128x64xf32>
-      %k0_col = vector.broadcast %k0 : i32 to vector<1x64xi32>
-      %kv_pos = arith.addi %col_local, %k0_col : vector<1x64xi32>
-      %s = vector.broadcast %s0 : vector<128x64xf32> to vector<128x64xf32>
-      %k_end = arith.addi %k0, %c64 : i32
-      %over = arith.cmpi sgt, %k_end, %kv_len : i32
-      %k_lastcol = arith.addi %k0, %c63 : i32
-      %diag = arith.cmpi sgt, %k_lastcol, %q0 : i32
-      %partial = arith.ori %over, %diag : i1
-      %x = scf.if %partial -> (vector<128x64xf32>) {
-        %kv_len_col = vector.broadcast %kv_len : i32 to vector<1x64xi32>
-        %in = arith.cmpi slt, %kv_pos, %kv_len_col : vector<1x64xi32>
-        %inb = vector.broadcast %in : vector<1x64xi1> to vector<128x64xi1>
-        %qb = vector.broadcast %q_pos : vector<128x1xi32> to vector<128x64xi32>
-        %kb = vector.broadcast %kv_pos : vector<1x64xi32> to vector<128x64xi32>
-        %le = arith.cmpi sle, %kb, %qb : vector<128x64xi32>
-        %keep = arith.andi %le, %inb : vector<128x64xi1>
-        %masked = arith.select %keep, %s, %neg_inf : vector<128x64xi1>, vector<128x64xf32>
-        scf.yield %masked : vector<128x64xf32>
+  func.func @causal(%arg0: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "q"} loc("specs/causal.attn":18:11), %arg1: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "k"} loc("specs/causal.attn":18:11), %arg2: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "v"} loc("specs/causal.attn":18:11), %arg3: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "o"} loc("specs/causal.attn":18:11), %arg4: memref<?x?x?xf32, strided<[?, ?, ?]>> {attn.arg = "lse"} loc("specs/causal.attn":18:11), %arg5: i32 {attn.arg = "size:batch"} loc("specs/causal.attn":18:11), %arg6: i32 {attn.arg = "size:heads"} loc("specs/causal.attn":18:11), %arg7: i32 {attn.arg = "size:kv_heads"} loc("specs/causal.attn":18:11), %arg8: i32 {attn.arg = "size:q_len"} loc("specs/causal.attn":18:11), %arg9: i32 {attn.arg = "size:kv_len"} loc("specs/causal.attn":18:11)) attributes {attn.grid = ["q_len", "128", "ceildiv", "heads", "mul", "batch", "mul"], attn.kernel = "main", attn.order = "lpt", attn.rescale_threshold = 8.000000e+00 : f32, attn.shared_bytes = 98304 : i32, attn.stages = 2 : i32, attn.tile = array<i32: 128, 64>, attn.warps = 4 : i32} {
+    %0 = "attn.shared"() {byte_offset = 32768 : i32, name = "k", pitch = 16 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} : () -> memref<2x64x128xbf16, #gpu.address_space<workgroup>> loc(#loc)
+    %1 = "attn.shared"() {byte_offset = 65536 : i32, name = "v", pitch = 16 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} : () -> memref<2x64x128xbf16, #gpu.address_space<workgroup>> loc(#loc)
+    %block_id_x = gpu.block_id  x loc(#loc)
+    %2 = arith.index_cast %block_id_x : index to i32 loc(#loc)
+    %c127_i32 = arith.constant 127 : i32 loc(#loc)
+    %3 = arith.addi %arg8, %c127_i32 : i32 loc(#loc)
+    %c128_i32 = arith.constant 128 : i32 loc(#loc)
+    %4 = arith.divui %3, %c128_i32 : i32 loc(#loc)
+    %5 = arith.divui %2, %4 : i32 loc(#loc)
+    %6 = arith.remui %2, %4 : i32 loc(#loc)
+    %c1_i32 = arith.constant 1 : i32 loc(#loc)
+    %7 = arith.subi %4, %c1_i32 : i32 loc(#loc)
+    %8 = arith.subi %7, %6 : i32 loc(#loc)
+    %9 = "attn.warp_reduce"(%8) {kind = "minsi"} : (i32) -> i32 loc(#loc)
+    %10 = arith.divui %5, %arg6 : i32 loc(#loc)
+    %11 = "attn.warp_reduce"(%10) {kind = "minsi"} : (i32) -> i32 loc(#loc)
+    %12 = arith.remui %5, %arg6 : i32 loc(#loc)
+    %13 = "attn.warp_reduce"(%12) {kind = "minsi"} : (i32) -> i32 loc(#loc)
+    %14 = arith.divui %arg6, %arg7 : i32 loc(#loc)
+    %15 = arith.divui %13, %14 : i32 loc(#loc)
+    %16 = "attn.warp_reduce"(%15) {kind = "minsi"} : (i32) -> i32 loc(#loc)
+    %17 = arith.muli %9, %c128_i32 : i32 loc(#loc)
+    %18 = arith.subi %arg8, %c1_i32 : i32 loc(#loc)
+    %19 = arith.addi %17, %c127_i32 : i32 loc(#loc)
+    %20 = arith.minsi %19, %18 : i32 loc(#loc)
+    %21 = vector.step : vector<128xindex> loc(#loc)
+    %22 = arith.index_cast %21 : vector<128xindex> to vector<128xi32> loc(#loc)
+    %23 = vector.shape_cast %22 : vector<128xi32> to vector<128x1xi32> loc(#loc)
+    %24 = vector.broadcast %17 : i32 to vector<128x1xi32> loc(#loc)
+    %25 = arith.addi %23, %24 : vector<128x1xi32> loc(#loc)
+    %26 = vector.step : vector<64xindex> loc(#loc)
+    %27 = arith.index_cast %26 : vector<64xindex> to vector<64xi32> loc(#loc)
+    %28 = vector.shape_cast %27 : vector<64xi32> to vector<1x64xi32> loc(#loc)
+    %29 = "attn.shared"() {byte_offset = 0 : i32, name = "q", pitch = 16 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} : () -> memref<128x128xbf16, #gpu.address_space<workgroup>> loc(#loc)
+    "attn.copy_async"(%arg0, %11, %13, %17, %arg8, %29) : (memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<128x128xbf16, #gpu.address_space<workgroup>>) -> () loc(#loc)
+    "attn.commit_group"() : () -> () loc(#loc)
+    %c0_i32 = arith.constant 0 : i32 loc(#loc)
+    %c64_i32 = arith.constant 64 : i32 loc(#loc)
+    %30 = arith.subi %arg9, %c1_i32 : i32 loc(#loc)
+    %31 = arith.minsi %30, %20 : i32 loc(#loc1)
+    %32 = arith.maxsi %c0_i32, %c0_i32 : i32 loc(#loc)
+    %33 = arith.minsi %31, %30 : i32 loc(#loc)
+    %34 = arith.divui %32, %c64_i32 : i32 loc(#loc)
+    %35 = arith.divui %33, %c64_i32 : i32 loc(#loc)
+    %36 = arith.subi %35, %34 : i32 loc(#loc)
+    %37 = arith.addi %36, %c1_i32 : i32 loc(#loc)
+    %38 = arith.cmpi sle, %32, %33 : i32 loc(#loc)
+    %39 = arith.select %38, %37, %c0_i32 : i32 loc(#loc)
+    %cst = arith.constant dense<0.000000e+00> : vector<128x128xf32> loc(#loc)
+    %cst_0 = arith.constant dense<0xFF800000> : vector<128x1xf32> loc(#loc)
+    %cst_1 = arith.constant dense<0.000000e+00> : vector<128x4xf32> loc(#loc)
+    %c63_i32 = arith.constant 63 : i32 loc(#loc)
+    %c2_i32 = arith.constant 2 : i32 loc(#loc)
+    %cst_2 = arith.constant dense<0.000000e+00> : vector<128x64xf32> loc(#loc)
+    %40 = vector.broadcast %arg9 : i32 to vector<1x64xi32> loc(#loc)
+    %41 = vector.broadcast %25 : vector<128x1xi32> to vector<128x64xi32> loc(#loc1)
+    %cst_3 = arith.constant dense<0xFF800000> : vector<128x64xf32> loc(#loc)
+    %cst_4 = arith.constant dense<0.000000e+00> : vector<128x1xf32> loc(#loc)
+    %42 = arith.cmpi slt, %c0_i32, %39 : i32 loc(#loc)
+    scf.if %42 {
+      %57 = arith.remui %c0_i32, %c2_i32 : i32 loc(#loc)
+      %58 = "attn.stage"(%0, %57) : (memref<2x64x128xbf16, #gpu.address_space<workgroup>>, i32) -> memref<64x128xbf16, #gpu.address_space<workgroup>> loc(#loc)
+      %59 = arith.subi %35, %c0_i32 : i32 loc(#loc)
+      %60 = arith.muli %59, %c64_i32 : i32 loc(#loc)
+      "attn.copy_async"(%arg1, %11, %16, %60, %arg9, %58) : (memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<64x128xbf16, #gpu.address_space<workgroup>>) -> () loc(#loc)
+      %61 = "attn.stage"(%1, %57) : (memref<2x64x128xbf16, #gpu.address_space<workgroup>>, i32) -> memref<64x128xbf16, #gpu.address_space<workgroup>> loc(#loc)
+      "attn.copy_async"(%arg2, %11, %16, %60, %arg9, %61) : (memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<64x128xbf16, #gpu.address_space<workgroup>>) -> () loc(#loc)
+    } loc(#loc)
+    "attn.commit_group"() : () -> () loc(#loc)
+    %43:3 = scf.for %arg10 = %c0_i32 to %39 step %c1_i32 iter_args(%arg11 = %cst, %arg12 = %cst_0, %arg13 = %cst_1) -> (vector<128x128xf32>, vector<128x1xf32>, vector<128x4xf32>)  : i32 {
+      "attn.wait_group"() {pending = 0 : i32} : () -> () loc(#loc)
+      gpu.barrier loc(#loc)
+      %57 = arith.addi %arg10, %c1_i32 : i32 loc(#loc)
+      %58 = arith.cmpi slt, %57, %39 : i32 loc(#loc)
+      scf.if %58 {
+        %96 = arith.remui %57, %c2_i32 : i32 loc(#loc)
+        %97 = "attn.stage"(%0, %96) : (memref<2x64x128xbf16, #gpu.address_space<workgroup>>, i32) -> memref<64x128xbf16, #gpu.address_space<workgroup>> loc(#loc)
+        %98 = arith.subi %35, %57 : i32 loc(#loc)
+        %99 = arith.muli %98, %c64_i32 : i32 loc(#loc)
+        "attn.copy_async"(%arg1, %11, %16, %99, %arg9, %97) : (memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<64x128xbf16, #gpu.address_space<workgroup>>) -> () loc(#loc)
+        %100 = "attn.stage"(%1, %96) : (memref<2x64x128xbf16, #gpu.address_space<workgroup>>, i32) -> memref<64x128xbf16, #gpu.address_space<workgroup>> loc(#loc)
+        "attn.copy_async"(%arg2, %11, %16, %99, %arg9, %100) : (memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32, memref<64x128xbf16, #gpu.address_space<workgroup>>) -> () loc(#loc)
+      } loc(#loc)
+      "attn.commit_group"() : () -> () loc(#loc)
+      %59 = arith.subi %35, %arg10 : i32 loc(#loc)
+      %60 = arith.muli %59, %c64_i32 : i32 loc(#loc)
+      %61 = arith.addi %60, %c64_i32 : i32 loc(#loc)
+      %62 = arith.cmpi sgt, %61, %arg9 : i32 loc(#loc)
+      %63 = arith.addi %60, %c63_i32 : i32 loc(#loc)
+      %64 = arith.minsi %63, %30 : i32 loc(#loc)
+      %65 = arith.cmpi sle, %60, %20 : i32 loc(#loc1)
+      %66 = arith.cmpi sle, %64, %17 : i32 loc(#loc1)
+      %67 = arith.extui %65 : i1 to i32 loc(#loc)
+      %68 = arith.select %66, %c2_i32, %67 : i32 loc(#loc)
+      %69 = arith.cmpi ne, %68, %c2_i32 : i32 loc(#loc)
+      %70 = arith.ori %62, %69 : i1 loc(#loc)
+      %71 = arith.remui %arg10, %c2_i32 : i32 loc(#loc)
+      %72 = "attn.stage"(%0, %71) : (memref<2x64x128xbf16, #gpu.address_space<workgroup>>, i32) -> memref<64x128xbf16, #gpu.address_space<workgroup>> loc(#loc)
+      %73 = "attn.stage"(%1, %71) : (memref<2x64x128xbf16, #gpu.address_space<workgroup>>, i32) -> memref<64x128xbf16, #gpu.address_space<workgroup>> loc(#loc)
+      %74 = "attn.dot"(%29, %72, %cst_2) {transpose_b} : (memref<128x128xbf16, #gpu.address_space<workgroup>>, memref<64x128xbf16, #gpu.address_space<workgroup>>, vector<128x64xf32>) -> vector<128x64xf32> loc(#loc)
+      %75 = scf.if %70 -> (vector<128x64xf32>) {
+        %96 = vector.broadcast %60 : i32 to vector<1x64xi32> loc(#loc)
+        %97 = arith.addi %28, %96 : vector<1x64xi32> loc(#loc)
+        %98 = arith.cmpi slt, %97, %40 : vector<1x64xi32> loc(#loc)
+        %99 = vector.broadcast %97 : vector<1x64xi32> to vector<128x64xi32> loc(#loc1)
+        %100 = arith.cmpi sle, %99, %41 : vector<128x64xi32> loc(#loc1)
+        %101 = vector.broadcast %98 : vector<1x64xi1> to vector<128x64xi1> loc(#loc)
+        %102 = arith.andi %100, %101 : vector<128x64xi1> loc(#loc)
+        %103 = arith.select %102, %74, %cst_3 : vector<128x64xi1>, vector<128x64xf32> loc(#loc)
+        scf.yield %103 : vector<128x64xf32> loc(#loc)
       } else {
-        scf.yield %s : vector<128x64xf32>
-      }
-      %rmax = vector.multi_reduction <maxnumf>, %x, %ninf_red [1] : vector<128x64xf32> to vector<128xf32>
-      %rmax_row = vector.shape_cast %rmax : vector<128xf32> to vector<128x1xf32>
-      %rmax2 = "attn.mul_rp"(%rmax_row, %scale_row) : (vector<128x1xf32>, vector<128x1xf32>) -> vector<128x1xf32>
-      %m_new = arith.maxnumf %m, %rmax2 : vector<128x1xf32>
-      %empty = arith.cmpf oeq, %m_new, %neg_inf_row : vector<128x1xf32>
-      %m_ref = arith.select %empty, %zero_row, %m_new : vector<128x1xi1>, vector<128x1xf32>
-      %m_diff = arith.subf %m, %m_ref : vector<128x1xf32>
-      %alpha = math.exp2 %m_diff : vector<128x1xf32>
-      %m_neg = arith.negf %m_ref : vector<128x1xf32>
-      %m_neg_t = vector.broadcast %m_neg : vector<128x1xf32> to vector<128x64xf32>
-      %e = math.fma %x, %scale, %m_neg_t : vector<128x64xf32>
-      %p = math.exp2 %e : vector<128x64xf32>
-      %alpha_l = vector.broadcast %alpha : vector<128x1xf32> to vector<128x4xf32>
-      %l_scaled = arith.mulf %l, %alpha_l : vector<128x4xf32>
-      %l_new = "attn.partial_sum"(%p, %l_scaled) : (vector<128x64xf32>, vector<128x4xf32>) -> vector<128x4xf32>
-      %p16 = arith.truncf %p : vector<128x64xf32> to vector<128x64xbf16>
-      %alpha_t = vector.broadcast %alpha : vector<128x1xf32> to vector<128x128xf32>
-      %acc_scaled = arith.mulf %acc, %alpha_t : vector<128x128xf32>
-      %acc_new = "attn.dot"(%p16, %v, %acc_scaled) : (vector<128x64xbf16>, memref<64x128xbf16, #wg>, vector<128x128xf32>) -> vector<128x128xf32>
-      scf.yield %acc_new, %m_new, %l_new : vector<128x128xf32>, vector<128x1xf32>, vector<128x4xf32>
-    }
-    // ---- epilogue
-    %ln2 = arith.constant dense<0.693147182> : vector<128x1xf32>
-    %one_row = arith.constant dense<1.0> : vector<128x1xf32>
-    %l_red = vector.multi_reduction <add>, %r#2, %zero_red [1] : vector<128x4xf32> to vector<128xf32>
-    %l_row = vector.shape_cast %l_red : vector<128xf32> to vector<128x1xf32>
-    %none = arith.cmpf oeq, %l_row, %zero_row : vector<128x1xf32>
-    %inv0 = arith.divf %one_row, %l_row : vector<128x1xf32>
-    %inv = arith.select %none, %zero_row, %inv0 : vector<128x1xi1>, vector<128x1xf32>
-    %inv_t = vector.broadcast %inv : vector<128x1xf32> to vector<128x128xf32>
-    %o = arith.mulf %r#0, %inv_t : vector<128x128xf32>
-    %o16 = arith.truncf %o : vector<128x128xf32> to vector<128x128xbf16>
-    "attn.store"(%o16, %O, %b, %h, %q0, %q_len) : (vector<128x128xbf16>, memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32) -> ()
-    %log2l = math.log2 %l_row : vector<128x1xf32>
-    %lse2 = arith.addf %r#1, %log2l : vector<128x1xf32>
-    %lse0 = arith.mulf %lse2, %ln2 : vector<128x1xf32>
-    %lse = arith.select %none, %neg_inf_row, %lse0 : vector<128x1xi1>, vector<128x1xf32>
-    "attn.store"(%lse, %LSE, %b, %h, %q0, %q_len) {optional} : (vector<128x1xf32>, memref<?x?x?xf32, strided<[?, ?, ?]>>, i32, i32, i32, i32) -> ()
-    return
-  }
-}
+        scf.yield %74 : vector<128x64xf32> loc(#loc)
+      } loc(#loc)
+      %cst_8 = arith.constant dense<62.7365189> : vector<128x1xf32> loc(#loc)
+      %cst_9 = arith.constant dense<7.84206485> : vector<128x1xf32> loc(#loc)
+      %76 = math.fma %arg12, %cst_9, %cst_8 : vector<128x1xf32> loc(#loc)
+      %77 = arith.cmpf oge, %arg12, %cst_4 : vector<128x1xf32> loc(#loc)
+      %cst_10 = arith.constant dense<-2147483648> : vector<128x1xi32> loc(#loc)
+      %78 = arith.bitcast %76 : vector<128x1xf32> to vector<128x1xi32> loc(#loc)
+      %79 = arith.select %77, %78, %cst_10 : vector<128x1xi1>, vector<128x1xi32> loc(#loc)
+      %80 = arith.bitcast %75 : vector<128x64xf32> to vector<128x64xi32> loc(#loc)
+      %81 = "attn.partial_max"(%80) : (vector<128x64xi32>) -> vector<128x4xi32> loc(#loc)
+      %82 = vector.broadcast %79 : vector<128x1xi32> to vector<128x4xi32> loc(#loc)
+      %83 = arith.cmpi sgt, %81, %82 : vector<128x4xi32> loc(#loc)
+      %84 = "attn.vote_any"(%83) : (vector<128x4xi1>) -> i1 loc(#loc)
+      %cst_11 = arith.constant dense<1.000000e+00> : vector<128x1xf32> loc(#loc)
+      %85:3 = scf.if %84 -> (vector<128x1xf32>, vector<128x1xf32>, vector<128x4xf32>) {
+        %cst_13 = arith.constant dense<0xFF800000> : vector<128xf32> loc(#loc)
+        %96 = vector.multi_reduction <maxnumf>, %75, %cst_13 [1] : vector<128x64xf32> to vector<128xf32> loc(#loc)
+        %97 = vector.shape_cast %96 : vector<128xf32> to vector<128x1xf32> loc(#loc)
+        %cst_14 = arith.constant dense<0.127517432> : vector<128x1xf32> loc(#loc)
+        %98 = "attn.mul_rp"(%97, %cst_14) : (vector<128x1xf32>, vector<128x1xf32>) -> vector<128x1xf32> loc(#loc)
+        %99 = arith.maxnumf %arg12, %98 : vector<128x1xf32> loc(#loc)
+        %100 = arith.cmpf oeq, %99, %cst_0 : vector<128x1xf32> loc(#loc)
+        %101 = arith.select %100, %cst_4, %99 : vector<128x1xi1>, vector<128x1xf32> loc(#loc)
+        %102 = arith.subf %arg12, %101 : vector<128x1xf32> loc(#loc)
+        %103 = math.exp2 %102 : vector<128x1xf32> loc(#loc)
+        %104 = vector.broadcast %103 : vector<128x1xf32> to vector<128x4xf32> loc(#loc)
+        %105 = arith.mulf %arg13, %104 : vector<128x4xf32> loc(#loc)
+        scf.yield %99, %103, %105 : vector<128x1xf32>, vector<128x1xf32>, vector<128x4xf32> loc(#loc)
+      } else {
+        scf.yield %arg12, %cst_11, %arg13 : vector<128x1xf32>, vector<128x1xf32>, vector<128x4xf32> loc(#loc)
+      } loc(#loc)
+      %86 = arith.cmpf oeq, %85#0, %cst_0 : vector<128x1xf32> loc(#loc)
+      %87 = arith.select %86, %cst_4, %85#0 : vector<128x1xi1>, vector<128x1xf32> loc(#loc)
+      %88 = arith.negf %87 : vector<128x1xf32> loc(#loc)
+      %89 = vector.broadcast %88 : vector<128x1xf32> to vector<128x64xf32> loc(#loc)
+      %cst_12 = arith.constant dense<0.127517432> : vector<128x64xf32> loc(#loc)
+      %90 = math.fma %75, %cst_12, %89 : vector<128x64xf32> loc(#loc)
+      %91 = math.exp2 %90 : vector<128x64xf32> loc(#loc)
+      %92 = "attn.partial_sum"(%91, %85#2) : (vector<128x64xf32>, vector<128x4xf32>) -> vector<128x4xf32> loc(#loc)
+      %93 = scf.if %84 -> (vector<128x128xf32>) {
+        %96 = vector.broadcast %85#1 : vector<128x1xf32> to vector<128x128xf32> loc(#loc)
+        %97 = arith.mulf %arg11, %96 : vector<128x128xf32> loc(#loc)
+        scf.yield %97 : vector<128x128xf32> loc(#loc)
+      } else {
+        scf.yield %arg11 : vector<128x128xf32> loc(#loc)
+      } loc(#loc)
+      %94 = arith.truncf %91 : vector<128x64xf32> to vector<128x64xbf16> loc(#loc)
+      %95 = "attn.dot"(%94, %73, %93) : (vector<128x64xbf16>, memref<64x128xbf16, #gpu.address_space<workgroup>>, vector<128x128xf32>) -> vector<128x128xf32> loc(#loc)
+      scf.yield %95, %85#0, %92 : vector<128x128xf32>, vector<128x1xf32>, vector<128x4xf32> loc(#loc)
+    } loc(#loc)
+    %cst_5 = arith.constant dense<0.000000e+00> : vector<128xf32> loc(#loc)
+    %44 = vector.multi_reduction <add>, %43#2, %cst_5 [1] : vector<128x4xf32> to vector<128xf32> loc(#loc)
+    %45 = vector.shape_cast %44 : vector<128xf32> to vector<128x1xf32> loc(#loc)
+    %46 = arith.cmpf oeq, %45, %cst_4 : vector<128x1xf32> loc(#loc)
+    %cst_6 = arith.constant dense<1.000000e+00> : vector<128x1xf32> loc(#loc)
+    %47 = arith.divf %cst_6, %45 : vector<128x1xf32> loc(#loc)
+    %48 = vector.broadcast %47 : vector<128x1xf32> to vector<128x128xf32> loc(#loc)
+    %49 = arith.mulf %43#0, %48 : vector<128x128xf32> loc(#loc)
+    %50 = vector.broadcast %46 : vector<128x1xi1> to vector<128x128xi1> loc(#loc)
+    %51 = arith.select %50, %cst, %49 : vector<128x128xi1>, vector<128x128xf32> loc(#loc)
+    %52 = math.log2 %45 : vector<128x1xf32> loc(#loc)
+    %53 = arith.addf %43#1, %52 : vector<128x1xf32> loc(#loc)
+    %cst_7 = arith.constant dense<0.693147182> : vector<128x1xf32> loc(#loc)
+    %54 = arith.mulf %53, %cst_7 : vector<128x1xf32> loc(#loc)
+    %55 = arith.select %46, %cst_0, %54 : vector<128x1xi1>, vector<128x1xf32> loc(#loc)
+    %56 = arith.truncf %51 : vector<128x128xf32> to vector<128x128xbf16> loc(#loc)
+    "attn.store"(%56, %arg3, %11, %13, %17, %arg8) : (vector<128x128xbf16>, memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32) -> () loc(#loc)
+    "attn.store"(%55, %arg4, %11, %13, %17, %arg8) {optional} : (vector<128x1xf32>, memref<?x?x?xf32, strided<[?, ?, ?]>>, i32, i32, i32, i32) -> () loc(#loc)
+    return loc(#loc)
+  } loc(#loc)
+} loc(#loc)
+#loc1 = loc("specs/causal.attn":22:14)
+
