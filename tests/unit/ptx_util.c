@@ -279,6 +279,7 @@ static void launch(const struct run *run, const struct ptx_case *c) {
     for (size_t i = 0; i < result.report_count && i < 3; i++)
         emu_report_print(&result.reports[i], stderr);
     cr_assert_eq(result.report_count, 0, "%zu reports", result.report_count);
+    cr_assert_eq(result.counters.shared_conflicts, 0); /* swizzles and pitches */
     emu_result_destroy(&result);
     emu_module_destroy(module);
 }
