@@ -112,6 +112,20 @@ static bool check_callee(struct verifier *v, MlirOperation op, const char *attr,
     return true;
 }
 
+/* Passes find the sizes by position: behind lse, in the order of enum size_name. */
+static bool check_sizes(struct verifier *v, MlirOperation op) {
+    MlirOperation kernel = mlirOperationGetParentOperation(op);
+    for (int i = 0; i < SIZE_COUNT; i++) {
+        const char *size = size_name_text((enum size_name)i);
+        size_t at = 5 + (size_t)i;
+        const char *kind =
+            at < ir_func_arg_count(kernel) ? ir_func_arg_kind(kernel, at) : NULL;
+        if (!kind || strncmp(kind, "size:", 5) != 0 || strcmp(kind + 5, size) != 0)
+            return fail(v, op, "argument %zu of its function must be size:%s", at, size);
+    }
+    return true;
+}
+
 /* Operands, group, and the functions that it names. */
 static bool check_attention(struct verifier *v, MlirOperation op) {
     static const char *const names[] = {"q", "k", "v", "o"};
@@ -127,7 +141,8 @@ static bool check_attention(struct verifier *v, MlirOperation op) {
     if (ir_int_attr(op, "group", -1) < 0)
         return fail(v, op, "group must not be negative");
     return check_callee(v, op, "mask", 5, 1) && check_callee(v, op, "score", 6, 1) &&
-           check_callee(v, op, "classify", 7, 1) && check_callee(v, op, "kv_bounds", 5, 2);
+           check_callee(v, op, "classify", 7, 1) && check_callee(v, op, "kv_bounds", 5, 2) &&
+           check_sizes(v, op);
 }
 
 /* Indices of scalars, rows, columns and tiles that broadcast to one shape. */

@@ -207,13 +207,24 @@ static void build_kernel(struct mask_blocks *m, struct ir_builder *b,
     ir_set_workspace_bytes(m->kernel, argument, bytes.data, bytes.count);
 }
 
+/* Workspaces that the kernel has already. */
+static size_t workspace_count(MlirOperation kernel) {
+    size_t count = 0;
+    for (size_t i = 0; i < ir_func_arg_count(kernel); i++) {
+        const char *kind = ir_func_arg_kind(kernel, i);
+        count += kind && strncmp(kind, "workspace:", 10) == 0;
+    }
+    return count;
+}
+
 void mask_summary_kernels(struct mask_blocks *m, struct ir_builder *b) {
+    size_t first = workspace_count(m->kernel);
     for (size_t i = 0; i < m->summaries.count; i++) {
         const struct mask_summary *summary = &m->summaries.data[i];
         size_t argument = ir_func_arg_count(m->kernel);
         MlirType source = mlirValueGetType(ir_func_arg(m->kernel, KERNEL_SHARED + summary->tensor));
         ir_func_add_arg(m->kernel, ir_type_workspace(mask_summary_type(source)),
-                        arena_printf(m->arena, "workspace:%zu", i));
+                        arena_printf(m->arena, "workspace:%zu", first + i));
         build_kernel(m, b, summary, argument);
     }
 }

@@ -37,7 +37,7 @@ static MlirOperation declare(struct mask_blocks *m, struct ir_builder *b, const 
     for (size_t i = 0; i < leading; i++)
         types[i] = i32;
     for (size_t i = 0; i < m->shared_count; i++)
-        types[leading + i] = mlirValueGetType(ir_func_arg(m->mask, MASK_INDICES + i));
+        types[leading + i] = mlirValueGetType(ir_func_arg(m->kernel, KERNEL_SHARED + i));
     ir_at_end(b, ir_region_block(m->module, 0));
     b->location = mlirOperationGetLocation(m->mask);
     return ir_func(b, arena_printf(m->arena, "%s.%s", ir_func_name(m->kernel), suffix), true,
@@ -91,7 +91,7 @@ static bool build_bounds(struct mask_blocks *m, struct ir_builder *b) {
     return range.dense;
 }
 
-/* Masks that are too large to analyse: every block is partial. */
+/* Masks that are not analysed: every block is partial. */
 static void build_trivial(struct mask_blocks *m, struct ir_builder *b) {
     ir_at_end(b, ir_func_body(m->classify));
     MlirValue partial = ir_const_i32(b, 1);
@@ -104,12 +104,16 @@ static void build_trivial(struct mask_blocks *m, struct ir_builder *b) {
 
 /* ---- The pass ------------------------------------------------------------ */
 
-static size_t op_count(MlirOperation func) {
+/* Straight-line code of bounded size, as ir/from_spec makes it; a module from text may
+ * hold something else. */
+static bool can_be_analysed(MlirOperation mask) {
     size_t count = 0;
-    MlirOperation op = mlirBlockGetFirstOperation(ir_func_body(func));
-    for (; !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op))
-        count++;
-    return count;
+    MlirOperation op = mlirBlockGetFirstOperation(ir_func_body(mask));
+    for (; !ir_is_op(op, "func.return"); op = mlirOperationGetNextInBlock(op))
+        if (++count > MAX_MASK_OPS || ir_result_count(op) != 1 ||
+            mlirOperationGetNumRegions(op) != 0)
+            return false;
+    return true;
 }
 
 /* The tile of a kernel: its attribute, or what the planner writes there. */
@@ -135,15 +139,15 @@ static bool run_on_kernel(struct pass_ctx *ctx, MlirOperation module, MlirOperat
         return false;
     ir_builder_init(&b, mlirOperationGetContext(module), ctx->scratch);
     m.block = block_of(m.tile_m, m.tile_n);
-    m.shared_count = ir_func_arg_count(m.mask) - MASK_INDICES;
+    m.shared_count = ir_func_arg_count(m.kernel) - KERNEL_SHARED;
     m.classify = declare(&m, &b, "classify", CLASSIFY_SHARED, 1);
     m.bounds = declare(&m, &b, "kv_bounds", BOUNDS_SHARED, 2);
     bool dense = false;
-    if (op_count(m.mask) > MAX_MASK_OPS) {
-        build_trivial(&m, &b);
-    } else {
+    if (can_be_analysed(m.mask)) {
         build_classify(&m, &b);
         dense = build_bounds(&m, &b);
+    } else {
+        build_trivial(&m, &b);
     }
     mask_summary_kernels(&m, &b);
     ir_set_attr(attention, "classify", ir_attr_symbol(b.context, ir_func_name(m.classify)));

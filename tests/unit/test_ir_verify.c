@@ -129,6 +129,11 @@ static const struct {
      " %x = arith.constant 1.0 : f32"
      " \"attn.attention\"(%q, %k, %v, %o, %l, %x) {group = 0 : i32, mask = @no} : (" QK ", " QK
      ", " QK ", " QK ", " LSE ", f32) -> () return }", "names 'no', which is no function"},
+    {"@func.func @g(%q: " QK ", %k: " QK ", %v: " QK ", %o: " QK ", %l: " LSE ","
+     " %s: i32 {attn.arg = \"size:heads\"}) { %x = arith.constant 1.0 : f32"
+     " \"attn.attention\"(%q, %k, %v, %o, %l, %x) {group = 0 : i32} : (" QK ", " QK
+     ", " QK ", " QK ", " LSE ", f32) -> () return }",
+     "argument 5 of its function must be size:batch"},
     {"@func.func private @mask(%b: i32) -> i1 { %p = arith.constant true return %p : i1 }"
      "func.func @g(%q: " QK ", %k: " QK ", %v: " QK ", %o: " QK ", %l: " LSE ") {"
      " %x = arith.constant 1.0 : f32"
