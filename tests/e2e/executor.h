@@ -57,6 +57,10 @@ const char *gpu_create(struct loaded *loaded, const char *target, struct executo
 /* executor_run on the GPU; a changed byte beside an output is a failure. */
 const char *gpu_run(const struct executor *executor, const struct call *call,
                     struct call_tensor *o, struct call_tensor *lse);
+/* The same with every tensor of rank 3 or more spread out on the device: the stride of
+ * `axis` is so large that offsets exceed 2^31 elements.  Takes gigabytes. */
+const char *gpu_run_far(const struct executor *executor, const struct call *call, int axis,
+                        struct call_tensor *o, struct call_tensor *lse);
 /* executor_destroy on the GPU. */
 void gpu_destroy(struct executor *executor);
 

@@ -93,6 +93,7 @@ void gpu_destroy(struct executor *executor) {
 /* Device memory and descriptions of one call. */
 struct launch {
     const struct call *call;
+    int far_axis; /* spread tensors out along this axis; -1: as they are */
     uint64_t buffers[MAX_BUFFERS];
     int buffer_count;
     DLTensor q, k, v, o, lse;
@@ -121,22 +122,87 @@ static DLDataType dl_type(enum scalar_type type) {
     return (DLDataType){rows[type].code, rows[type].bits, 1};
 }
 
+/* ---- Spread out ----------------------------------------------------------- */
+
+/* Elements that the far axis spans, if only just: more than 2^31. */
+static const int64_t FAR_SPAN = ((int64_t)1 << 31) + 4096;
+
+/* Strides of `tensor` with the far axis outermost and its last index beyond FAR_SPAN. */
+static void spread(struct call_tensor *tensor, int axis) {
+    int64_t steps = tensor->extents[axis] > 1 ? tensor->extents[axis] - 1 : 1;
+    int64_t stride = 1;
+    for (int i = tensor->rank - 1; i >= 0; i--) {
+        if (i == axis)
+            continue;
+        tensor->strides[i] = stride;
+        stride *= tensor->extents[i];
+    }
+    int64_t far = (FAR_SPAN / steps + 63) / 64 * 64;
+    tensor->strides[axis] = far > stride ? far : (stride + 63) / 64 * 64;
+    tensor->bytes = (size_t)(tensor->strides[axis] * steps + stride) *
+                    scalar_type_size(tensor->type);
+}
+
+/* Copies every row (last axis) between a host tensor and its spread-out copy. */
+static struct attn_status *copy_rows(const struct call_tensor *host,
+                                     const struct call_tensor *device, uint64_t address,
+                                     bool to_device) {
+    size_t size = scalar_type_size(host->type);
+    int last = host->rank - 1;
+    size_t bytes = (size_t)host->extents[last] * size;
+    int64_t rows = call_tensor_count(host) / (host->extents[last] ? host->extents[last] : 1);
+    struct attn_status *status = NULL;
+    for (int64_t row = 0; row < rows && !status; row++) {
+        int64_t from = 0, to = 0, rest = row;
+        for (int axis = last - 1; axis >= 0; axis--) {
+            from += rest % host->extents[axis] * host->strides[axis];
+            to += rest % host->extents[axis] * device->strides[axis];
+            rest /= host->extents[axis];
+        }
+        char *near = (char *)host->data + (size_t)from * size;
+        uint64_t far = address + (uint64_t)to * size;
+        status = to_device ? RT_CUDA(driver, cuMemcpyHtoD, (far, near, bytes))
+                           : RT_CUDA(driver, cuMemcpyDtoH, (near, far, bytes));
+    }
+    return status;
+}
+
+static DLTensor describe(struct call_tensor *tensor, uint64_t address) {
+    return (DLTensor){.data = (void *)(uintptr_t)address,
+                      .device = {kDLCUDA, 0},
+                      .ndim = tensor->rank,
+                      .dtype = dl_type(tensor->type),
+                      .shape = tensor->extents,
+                      .strides = tensor->strides};
+}
+
+/* Uploads a spread-out copy; its shape lives in the call's arena. */
+static struct attn_status *upload_far(struct launch *launch, const struct call_tensor *tensor,
+                                      DLTensor *out) {
+    struct call_tensor *far = ARENA_NEW(launch->call->arena, struct call_tensor);
+    uint64_t address = 0;
+    *far = *tensor;
+    spread(far, launch->far_axis);
+    struct attn_status *status = allocate(launch, far->bytes, &address);
+    if (!status)
+        status = copy_rows(tensor, far, address, true);
+    *out = describe(far, address);
+    return status;
+}
+
 /* Copies a tensor to the device, between guards, and describes it. */
 static struct attn_status *upload(struct launch *launch, struct call_tensor *tensor,
                                   DLTensor *out) {
     uint64_t address = 0;
+    if (launch->far_axis >= 0 && tensor->rank == 4)
+        return upload_far(launch, tensor, out);
     struct attn_status *status = allocate(launch, tensor->bytes + 2 * GUARD, &address);
     if (!status)
         status = RT_CUDA(driver, cuMemsetD8Async,
                          (address, GUARD_BYTE, tensor->bytes + 2 * GUARD, NULL));
     if (!status && tensor->bytes)
         status = RT_CUDA(driver, cuMemcpyHtoD, (address + GUARD, tensor->data, tensor->bytes));
-    *out = (DLTensor){.data = (void *)(uintptr_t)(address + GUARD),
-                      .device = {kDLCUDA, 0},
-                      .ndim = tensor->rank,
-                      .dtype = dl_type(tensor->type),
-                      .shape = tensor->extents,
-                      .strides = tensor->strides};
+    *out = describe(tensor, address + GUARD);
     return status;
 }
 
@@ -219,17 +285,27 @@ static struct attn_status *download(struct arena *arena, struct call_tensor *ten
     return NULL;
 }
 
-const char *gpu_run(const struct executor *executor, const struct call *call,
-                    struct call_tensor *o, struct call_tensor *lse) {
+/* O of a spread-out run comes back row by row. */
+static struct attn_status *download_output(struct launch *launch, struct call_tensor *o,
+                                           bool *out_guards) {
+    struct call_tensor far = *o;
+    if (launch->far_axis < 0)
+        return download(launch->call->arena, o, &launch->o, out_guards);
+    memcpy(far.strides, launch->o.strides, (size_t)far.rank * sizeof *far.strides);
+    return copy_rows(o, &far, (uint64_t)(uintptr_t)launch->o.data, false);
+}
+
+static const char *run_on_gpu(const struct executor *executor, const struct call *call,
+                              int far_axis, struct call_tensor *o, struct call_tensor *lse) {
     struct call copy = *call; /* DLPack wants mutable shapes */
-    struct launch launch = {.call = &copy};
+    struct launch launch = {.call = &copy, .far_axis = far_axis};
     bool guards = true;
     struct attn_status *status = upload_all(&launch, &copy, o, lse);
     describe_params(&launch);
     if (!status)
         status = launch_kernel(&launch, executor->kernel);
     if (!status)
-        status = download(call->arena, o, &launch.o, &guards);
+        status = download_output(&launch, o, &guards);
     if (!status)
         status = download(call->arena, lse, &launch.lse, &guards);
     for (int i = 0; i < launch.buffer_count; i++)
@@ -237,4 +313,14 @@ const char *gpu_run(const struct executor *executor, const struct call *call,
     if (status)
         return status_text(call->arena, status);
     return guards ? NULL : "memory beside O or LSE was written";
+}
+
+const char *gpu_run(const struct executor *executor, const struct call *call,
+                    struct call_tensor *o, struct call_tensor *lse) {
+    return run_on_gpu(executor, call, -1, o, lse);
+}
+
+const char *gpu_run_far(const struct executor *executor, const struct call *call, int axis,
+                        struct call_tensor *o, struct call_tensor *lse) {
+    return run_on_gpu(executor, call, axis, o, lse);
 }

@@ -5,7 +5,7 @@
  *         [--no-poison] [--json FILE]
  *
  * Without a device the suites picture, predicate, emulator and special run; with
- * --device gpu the suites gpu, special and twin, on the GPU.  Exit 0: all passed, 1: not,
+ * --device gpu the suites gpu, special, twin and far, on the GPU.  Exit 0: all passed, 1: not,
  * 2: usage, 3: there is no GPU.
  */
 #include <dirent.h>
@@ -110,7 +110,7 @@ static void run_suites(const struct command *command, struct report *report) {
     const struct e2e_options *options = &command->options;
     struct e2e_options suites = {.only = command->suites ? command->suites
                                          : command->gpu
-                                             ? "gpu,special,twin"
+                                             ? "gpu,special,twin,far"
                                              : "complete,picture,predicate,emulator,special"};
     if (e2e_wanted(&suites, "complete"))
         suite_complete(options, report);
@@ -126,6 +126,8 @@ static void run_suites(const struct command *command, struct report *report) {
         suite_special(options, command->gpu, report);
     if (command->gpu && e2e_wanted(&suites, "twin"))
         suite_twin(options, report);
+    if (command->gpu && e2e_wanted(&suites, "far"))
+        suite_far(options, report);
 }
 
 /* Opens the GPU and notes its facts; false when there is none. */

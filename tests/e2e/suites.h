@@ -77,6 +77,9 @@ void suite_special(const struct e2e_options *options, bool gpu, struct report *r
 /* Each spec's PTX on the GPU and on the emulator: the same numbers. */
 void suite_twin(const struct e2e_options *options, struct report *report);
 
+/* Strides beyond 2^31 elements, on the GPU. */
+void suite_far(const struct e2e_options *options, struct report *report);
+
 /* Each spec on the GPU, both types, all sizes, both layouts; every head dimension. */
 void suite_gpu(const struct e2e_options *options, struct report *report);
 
