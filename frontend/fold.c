@@ -26,6 +26,11 @@ static enum fold_status store_i32(int64_t wide, uint32_t *out) {
     return wide < INT32_MIN || wide > INT32_MAX ? FOLD_OVERFLOW : FOLD_OK;
 }
 
+static enum fold_status store_bits(uint32_t bits, uint32_t *out) {
+    *out = bits;
+    return FOLD_OK;
+}
+
 static int64_t floor_div(int64_t a, int64_t b) {
     int64_t quotient = a / b;
     return quotient - (a % b != 0 && (a < 0) != (b < 0));
@@ -67,27 +72,27 @@ static enum fold_status binary_i32(enum binary_op op, uint32_t ua, uint32_t ub,
         return store_i32(
             op == BINARY_DIV ? floor_div(a, b) : a - b * floor_div(a, b), out);
     case BINARY_AND:
-        return *out = ua & ub, FOLD_OK;
+        return store_bits(ua & ub, out);
     case BINARY_OR:
-        return *out = ua | ub, FOLD_OK;
+        return store_bits(ua | ub, out);
     case BINARY_XOR:
-        return *out = ua ^ ub, FOLD_OK;
+        return store_bits(ua ^ ub, out);
     case BINARY_SHL:
-        return *out = ua << (ub & 31), FOLD_OK;
+        return store_bits(ua << (ub & 31), out);
     case BINARY_SHR:
-        return *out = (uint32_t)(a >> (ub & 31)), FOLD_OK;
+        return store_bits((uint32_t)(a >> (ub & 31)), out);
     case BINARY_LT:
-        return *out = a < b, FOLD_OK;
+        return store_bits(a < b, out);
     case BINARY_LE:
-        return *out = a <= b, FOLD_OK;
+        return store_bits(a <= b, out);
     case BINARY_GT:
-        return *out = a > b, FOLD_OK;
+        return store_bits(a > b, out);
     case BINARY_GE:
-        return *out = a >= b, FOLD_OK;
+        return store_bits(a >= b, out);
     case BINARY_EQ:
-        return *out = a == b, FOLD_OK;
+        return store_bits(a == b, out);
     case BINARY_NE:
-        return *out = a != b, FOLD_OK;
+        return store_bits(a != b, out);
     case BINARY_AND_THEN:
     case BINARY_OR_ELSE:
         break;

@@ -58,24 +58,24 @@ static bool param_is_valid(struct sema *sema, const struct decl *decl,
     return true;
 }
 
-/* A parameter may be called like an index or size, but hides nothing else. */
-static void check_hiding(struct sema *sema, const struct module *module,
-                         struct syn_name name, const struct decl *allowed) {
+bool sema_may_hide(struct sema *sema, const struct module *module,
+                   struct syn_name name, const struct decl *allowed) {
     const struct decl *hidden = strmap_get(&module->visible, name.text);
     if (!hidden || hidden == allowed)
-        return;
+        return true;
     const char *shown = diag_name(sema->diags, name.text);
     if (hidden->module == module) {
         diag_error(sema->diags, name.where,
                    "'%s' is already defined in this file", shown);
         diag_note(sema->diags, hidden->syntax->name.where,
                   "first defined here");
-    } else {
-        diag_warning(sema->diags, name.where, "hides-import",
-                     "'%s' hides an imported name", shown);
-        diag_note(sema->diags, hidden->syntax->name.where,
-                  "the hidden one is defined here");
+        return false;
     }
+    diag_warning(sema->diags, name.where, "hides-import",
+                 "'%s' hides an imported name", shown);
+    diag_note(sema->diags, hidden->syntax->name.where,
+              "the hidden one is defined here");
+    return true;
 }
 
 static bool check_signature(struct sema *sema, struct decl *decl,
@@ -97,7 +97,7 @@ static bool check_signature(struct sema *sema, struct decl *decl,
         fn->params[i].where = param->name.where;
         good &= sema_value_type(sema, param->type, &fn->params[i].type);
         good &= param_is_valid(sema, decl, i);
-        check_hiding(sema, decl->module, param->name, NULL);
+        good &= sema_may_hide(sema, decl->module, param->name, NULL);
     }
     return sema_value_type(sema, syntax->type, &fn->type) && good;
 }
@@ -175,13 +175,6 @@ static void see(struct sema *sema, struct module *module, struct decl *decl) {
     vec_push(sema->arena, &module->seen, decl);
 }
 
-static bool is_builtin_name(const char *name) {
-    for (int i = 0; i < BUILTIN_COUNT; i++)
-        if (strcmp(name, ast_builtin_name((enum builtin)i)) == 0)
-            return true;
-    return strcmp(name, "select") == 0;
-}
-
 static void add_own(struct sema *sema, struct module *module,
                     const struct syn_decl *syntax) {
     struct syn_name name = syntax->name;
@@ -196,7 +189,7 @@ static void add_own(struct sema *sema, struct module *module,
     } else if (sema_name_is_taken(name.text)) {
         diag_error(sema->diags, name.where, "'%s' belongs to the language",
                    shown);
-    } else if (callable && is_builtin_name(name.text)) {
+    } else if (callable && sema_is_builtin(name.text)) {
         diag_error(sema->diags, name.where, "'%s' is a built-in function",
                    shown);
     }
@@ -236,9 +229,9 @@ static void take_over(struct sema *sema, struct module *module,
 static struct module *load_module(struct sema *sema,
                                   const struct source_file *source);
 
-static const struct source_file *find_file(struct sema *sema,
-                                           const struct module *module,
-                                           struct syn_name name) {
+const struct source_file *sema_find_file(struct sema *sema,
+                                         const struct module *module,
+                                         struct syn_name name) {
     const struct frontend_options *options = sema->options;
     const struct source_file *file =
         source_load_include(sema->sources, module->source, name.text,
@@ -260,7 +253,7 @@ static void import(struct sema *sema, struct module *module,
                    "imports are nested deeper than %d files", MAX_IMPORT_DEPTH);
         return;
     }
-    const struct source_file *file = find_file(sema, module, syntax->file);
+    const struct source_file *file = sema_find_file(sema, module, syntax->file);
     struct module *brought = file ? load_module(sema, file) : NULL;
     if (!brought)
         return;

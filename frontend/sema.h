@@ -91,6 +91,16 @@ bool sema_resolve(struct sema *sema, struct decl *decl,
 /* True for words that the language keeps: q, kv_len, true, bf16, ... */
 bool sema_name_is_taken(const char *name);
 
+/* False with an error if `name` is defined at top level of the same file, by
+ * anything but `allowed`; hiding an imported name is a warning. */
+bool sema_may_hide(struct sema *sema, const struct module *module,
+                   struct syn_name name, const struct decl *allowed);
+
+/* Finds an imported or extern file; NULL with an error at the name. */
+const struct source_file *sema_find_file(struct sema *sema,
+                                         const struct module *module,
+                                         struct syn_name name);
+
 /* ---- sema_attention.c ---------------------------------------------------- */
 
 /* Checks one attention into *out; false when something in it is wrong. */
@@ -130,6 +140,9 @@ bool sema_value_type(struct sema *sema, struct syn_name name,
                      enum value_type *out);
 
 /* ---- sema_names.c: look-up ----------------------------------------------- */
+
+/* True for the functions of the language, select included. */
+bool sema_is_builtin(const char *name);
 
 /* What a plain name stands for in `env`; NULL after an error. */
 struct expr *sema_name(struct sema *sema, struct env *env,

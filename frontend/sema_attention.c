@@ -91,20 +91,7 @@ static bool name_is_free(struct builder *b, struct syn_name name,
         diag_note(diags, symbol->where, "first defined here");
         return false;
     }
-    const struct decl *outer = strmap_get(&b->module->visible, name.text);
-    if (!outer || outer == b->decl)
-        return true;
-    if (outer->module != b->module) {
-        diag_warning(diags, name.where, "hides-import",
-                     "'%s' hides an imported name", shown);
-        diag_note(diags, outer->syntax->name.where,
-                  "the hidden one is defined here");
-        return true;
-    }
-    diag_error(diags, name.where, "'%s' is already defined in this file",
-               shown);
-    diag_note(diags, outer->syntax->name.where, "first defined here");
-    return false;
+    return sema_may_hide(b->sema, b->module, name, b->decl);
 }
 
 /* Defines the item's name; NULL if it cannot be (a first definition stays). */

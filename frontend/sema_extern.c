@@ -4,7 +4,6 @@
  * a result type and speaks up only where it is sure.  NVRTC has the last word.
  */
 #include <ctype.h>
-#include <errno.h>
 #include <string.h>
 
 #include "frontend/sema.h"
@@ -154,18 +153,9 @@ static bool check_definition(struct sema *sema, struct decl *decl) {
 
 bool sema_extern_file(struct sema *sema, struct decl *decl, bool compare) {
     struct syn_name name = decl->syntax->file;
-    const struct frontend_options *options = sema->options;
     decl->fn->file_where = name.where;
     if (!name.text)
         return false;
-    decl->fn->file =
-        source_load_include(sema->sources, decl->module->source, name.text,
-                            options ? options->include_dirs : NULL,
-                            options ? options->include_dir_count : 0);
-    if (!decl->fn->file) {
-        diag_error(sema->diags, name.where, "cannot open '%s': %s",
-                   diag_name(sema->diags, name.text), strerrordesc_np(errno));
-        return false;
-    }
-    return !compare || check_definition(sema, decl);
+    decl->fn->file = sema_find_file(sema, decl->module, name);
+    return decl->fn->file && (!compare || check_definition(sema, decl));
 }

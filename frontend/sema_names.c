@@ -244,7 +244,7 @@ static struct expr *decl_value(struct sema *sema, struct decl *decl,
     return NULL;
 }
 
-static bool is_builtin(const char *name) {
+bool sema_is_builtin(const char *name) {
     for (int i = 0; i < BUILTIN_COUNT; i++)
         if (strcmp(name, ast_builtin_name((enum builtin)i)) == 0)
             return true;
@@ -285,7 +285,7 @@ struct expr *sema_name(struct sema *sema, struct env *env,
     struct decl *decl = strmap_get(&env->module->visible, syntax->name);
     if (decl)
         return decl_value(sema, decl, syntax);
-    if (is_builtin(syntax->name))
+    if (sema_is_builtin(syntax->name))
         diag_error(sema->diags, syntax->where,
                    "'%s' is a built-in function; call it with "
                    "arguments",
@@ -306,7 +306,7 @@ const struct tensor *sema_tensor(struct sema *sema, struct env *env,
         return symbol->tensor;
     }
     if (symbol || sema_name_is_taken(syntax->name) ||
-        is_builtin(syntax->name) ||
+        sema_is_builtin(syntax->name) ||
         strmap_get(&env->module->visible, syntax->name) ||
         fn_param(sema, env, syntax)) {
         if (!symbol || symbol_usable(sema, env, syntax, symbol))

@@ -142,15 +142,18 @@ static bool read_exp_poly(const struct entry *entry) {
     float percent;
     if (!number(entry, 0, &percent))
         return false;
-    if (!v->percent)
+    if (!v->percent) {
         diag_error(entry->sema->diags, v->where,
                    "'exp_poly' is a share; write it as in 25%%");
-    else if (!(percent >= 0.0f && percent <= 100.0f))
+        return false;
+    }
+    if (!(percent >= 0.0f && percent <= 100.0f)) {
         diag_error(entry->sema->diags, v->where,
                    "'exp_poly' must be from 0%% to 100%%");
-    else
-        return entry->out->exp_poly = percent / 100.0f, true;
-    return false;
+        return false;
+    }
+    entry->out->exp_poly = percent / 100.0f;
+    return true;
 }
 
 static bool read_rescale_threshold(const struct entry *entry) {
