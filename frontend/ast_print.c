@@ -152,6 +152,7 @@ void ast_print_expr(struct strbuf *out, const struct expr *expr) {
 static void print_callees(struct strbuf *out, const struct expr *expr,
                           struct callees *done);
 
+/* A fn after the fns that it calls, once. */
 static void print_fn(struct strbuf *out, const struct fn *fn,
                      struct callees *done) {
     size_t number = number_of(done, fn);
@@ -186,6 +187,7 @@ static void print_callees(struct strbuf *out, const struct expr *expr,
         print_fn(out, expr->fn, done);
 }
 
+/* What is given at launch. */
 static void print_params(struct strbuf *out, const struct attention *attention,
                          struct style style) {
     for (size_t i = 0; i < attention->param_count; i++) {
@@ -208,6 +210,7 @@ static void print_params(struct strbuf *out, const struct attention *attention,
     }
 }
 
+/* The pinned decisions only. */
 static void print_schedule(struct strbuf *out, const struct schedule *s) {
     strbuf_append(out, "schedule");
     if (s->given[SCHEDULE_TILE])

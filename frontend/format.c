@@ -335,6 +335,7 @@ static void between(struct printer *p, size_t i, bool closing) {
         blank_line(p, lines);
 }
 
+/* A closing brace, one level out. */
 static void close_block(struct printer *p, size_t i) {
     between(p, i, true);
     p->depth -= p->depth > 0;
@@ -363,6 +364,7 @@ static size_t statement(struct printer *p, size_t i) {
     return i + 1;
 }
 
+/* All statements and the comments around them. */
 static void print_all(struct printer *p, const char *end) {
     for (size_t i = 0; i < p->count;) {
         int kind = p->tokens[i].kind;

@@ -15,6 +15,7 @@ enum { MAX_IMPORT_DEPTH = 64 };
 
 /* ---- consts -------------------------------------------------------------- */
 
+/* Value of a const, converted to its type if it names one. */
 static bool resolve_const(struct sema *sema, struct decl *decl) {
     const struct syn_decl *syntax = decl->syntax;
     struct env env = {.kind = ENV_CONST, .module = decl->module};
@@ -102,6 +103,8 @@ static bool check_signature(struct sema *sema, struct decl *decl,
     return sema_value_type(sema, syntax->type, &fn->type) && good;
 }
 
+/* Signature first, then the file of an extern, then the body; the fn is known
+ * while its body is checked, so that a recursive call is seen. */
 static bool resolve_fn(struct sema *sema, struct decl *decl) {
     const struct syn_decl *syntax = decl->syntax;
     struct fn *fn = ARENA_NEW(sema->arena, struct fn);
@@ -175,6 +178,7 @@ static void see(struct sema *sema, struct module *module, struct decl *decl) {
     vec_push(sema->arena, &module->seen, decl);
 }
 
+/* Enters a definition of the file itself; the first of a name wins. */
 static void add_own(struct sema *sema, struct module *module,
                     const struct syn_decl *syntax) {
     struct syn_name name = syntax->name;
@@ -290,6 +294,7 @@ static struct module *load_module(struct sema *sema,
 
 /* ---- the spec ------------------------------------------------------------ */
 
+/* Checks what nobody has used yet. */
 static void resolve_module(struct sema *sema, struct module *module) {
     for (size_t i = 0; i < module->own.count; i++) {
         struct decl *decl = module->own.data[i];
@@ -312,6 +317,7 @@ static void check_attentions(struct sema *sema, struct module *module,
     }
 }
 
+/* What the file can see, in the order in which it came to see it. */
 static void collect_definitions(struct sema *sema, const struct module *module,
                                 struct spec *spec) {
     size_t count = module->seen.count;

@@ -115,6 +115,7 @@ static void finish(struct symbol *symbol, bool good) {
 
 /* ---- dtype, head_dim, group, scale --------------------------------------- */
 
+/* `dtype bf16;` */
 static void add_dtype(struct builder *b, const struct syn_item *item) {
     static const char *const names[] = {"f16", "bf16"};
     struct diag_sink *diags = b->sema->diags;
@@ -133,6 +134,7 @@ static void add_dtype(struct builder *b, const struct syn_item *item) {
                    diag_name(diags, item->name.text));
 }
 
+/* One of the head dims; the message names the nearest legal values. */
 static bool head_dim(struct builder *b, const struct syn *syntax, int *out) {
     int32_t dim;
     if (!sema_const_i32(b->sema, &b->env, syntax, "head_dim", &dim))
@@ -153,6 +155,8 @@ static bool head_dim(struct builder *b, const struct syn *syntax, int *out) {
     return false;
 }
 
+/* `head_dim 128;` for q, k and v, or `head_dim 192, 128;` for q and k, then v.
+ */
 static void add_head_dim(struct builder *b, const struct syn_item *item) {
     size_t count = item->values.exprs.count;
     if (count > 2) {
@@ -168,6 +172,7 @@ static void add_head_dim(struct builder *b, const struct syn_item *item) {
         head_dim(b, item->values.exprs.data[1], &b->out->head_dim_v);
 }
 
+/* `group any;` is what an attention without the line has: 0. */
 static void add_group(struct builder *b, const struct syn_item *item) {
     if (item->expr->kind == SYN_NAME && strcmp(item->expr->name, "any") == 0)
         return;
@@ -209,6 +214,7 @@ static const char *describe_deps(uint32_t deps) {
     return "a size";
 }
 
+/* An error unless the expression depends on nothing but `allowed`. */
 static bool allow_deps(struct builder *b, const struct expr *expr,
                        uint32_t allowed, const char *what) {
     if (!expr || !(expr->deps & ~allowed))
@@ -218,6 +224,7 @@ static bool allow_deps(struct builder *b, const struct expr *expr,
     return false;
 }
 
+/* The scale is one number a launch: consts and params only. */
 static void add_scale(struct builder *b, const struct syn_item *item) {
     struct expr *scale = sema_expr(b->sema, &b->env, item->expr);
     scale = sema_convert(b->sema, scale, TYPE_F32, "scale");
@@ -227,6 +234,8 @@ static void add_scale(struct builder *b, const struct syn_item *item) {
 
 /* ---- param, tensor, let -------------------------------------------------- */
 
+/* A param keeps its number even where its type is wrong, so that later ones
+ * are numbered as written. */
 static void add_param(struct builder *b, const struct syn_item *item) {
     struct symbol *symbol = define(b, item);
     if (item->broken) {
@@ -276,6 +285,8 @@ static bool tensor_type(struct builder *b, struct syn_name name,
     return false;
 }
 
+/* An extent is evaluated on the host at launch, before anything runs on the
+ * device: integers of sizes, consts and params. */
 static const struct expr *extent(struct builder *b, const struct syn *syntax) {
     struct expr *expr = sema_expr(b->sema, &b->env, syntax);
     expr = sema_convert(b->sema, expr, TYPE_I32, "extent of a tensor");
@@ -328,6 +339,7 @@ static void add_tensor(struct builder *b, const struct syn_item *item) {
     finish(symbol, good);
 }
 
+/* Appends a line with a meaning, unless the attention became too large. */
 static void add_item(struct builder *b, enum item_kind kind,
                      const struct syn_item *syntax, const struct let *let,
                      const struct expr *value) {
@@ -337,6 +349,7 @@ static void add_item(struct builder *b, enum item_kind kind,
     vec_push(b->sema->arena, &b->items, item);
 }
 
+/* A let is a value fixed where it stands; its uses share the node. */
 static void add_let(struct builder *b, const struct syn_item *item) {
     struct symbol *symbol = define(b, item);
     struct expr *value =
@@ -376,6 +389,7 @@ static void add_mask(struct builder *b, const struct syn_item *item) {
         add_item(b, ITEM_MASK, item, NULL, value);
 }
 
+/* Targets keep their order: `run` takes the first that the machine can run. */
 static void add_target(struct builder *b, struct syn_name name) {
     struct diag_sink *diags = b->sema->diags;
     const char *shown = diag_name(diags, name.text);
@@ -469,6 +483,7 @@ static void add(struct builder *b, const struct syn_item *item) {
     }
 }
 
+/* Required items; a syntax error may have swallowed them. */
 static void report_missing(struct builder *b) {
     const char *shown = b->syntax->name.text
                             ? diag_name(b->sema->diags, b->syntax->name.text)

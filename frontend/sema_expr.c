@@ -6,6 +6,7 @@
 
 /* ---- conversions --------------------------------------------------------- */
 
+/* A conversion node, folded on constants, left out where it does nothing. */
 static struct expr *cast(struct sema *sema, struct expr *expr,
                          enum value_type type, struct source_range where,
                          bool implicit) {
@@ -113,6 +114,7 @@ static struct expr *make_unary(struct sema *sema, struct env *env,
     return sema_node(sema, proto, &a, 1);
 }
 
+/* -2147483648 is legal although 2147483648 alone is not. */
 static struct expr *check_unary(struct sema *sema, struct env *env,
                                 const struct syn *syntax) {
     enum unary_op op = (enum unary_op)syntax->op;
@@ -139,6 +141,8 @@ static struct expr *check_unary(struct sema *sema, struct env *env,
     return make_unary(sema, env, op, a, syntax->where);
 }
 
+/* Folds the operation, or builds its node.  In a dead arm a fault is no fault
+ * and the node is thrown away with the arm. */
 static struct expr *make_binary(struct sema *sema, struct env *env,
                                 enum binary_op op, struct expr *a,
                                 struct expr *b, struct source_range where) {
@@ -231,6 +235,7 @@ static bool shift_operands(struct sema *sema, enum binary_op op,
     return a->type == TYPE_I32 && b->type == TYPE_I32;
 }
 
+/* bool with bool, or two numbers. */
 static bool equality_operands(struct sema *sema, const struct syn *syntax,
                               const struct expr *a, const struct expr *b) {
     if ((a->type == TYPE_BOOL) == (b->type == TYPE_BOOL))
@@ -298,6 +303,7 @@ static bool is_const_bool(const struct expr *expr, bool value) {
     return expr && expr->kind == EXPR_CONST && expr->bits == value;
 }
 
+/* A constant that settles the result makes the other side dead. */
 static struct expr *check_logic(struct sema *sema, struct env *env,
                                 const struct syn *syntax) {
     enum binary_op op = (enum binary_op)syntax->op;
@@ -440,6 +446,7 @@ static struct expr *make_builtin(struct sema *sema, struct env *env,
     return sema_node(sema, proto, args, count);
 }
 
+/* KEEP functions stay i32 on i32 arguments; all others compute in f32. */
 static struct expr *check_builtin(struct sema *sema, struct env *env,
                                   const struct syn *syntax,
                                   const struct builtin_row *row) {
@@ -507,6 +514,7 @@ static struct expr *check_call(struct sema *sema, struct env *env,
                : check_fn_call(sema, env, syntax);
 }
 
+/* tensor[i, j]: one i32 index for each axis. */
 static struct expr *check_read(struct sema *sema, struct env *env,
                                const struct syn *syntax) {
     const struct tensor *tensor = sema_tensor(sema, env, syntax);

@@ -46,6 +46,7 @@ static void add_language_names(struct sema *sema, struct candidates *all) {
         vec_push(sema->arena, &all->names, ast_size_name((enum size_name)i));
 }
 
+/* The visible name that is closest to an unknown one. */
 static const char *suggestion(struct sema *sema, const struct env *env,
                               const char *name, enum wanted wanted) {
     if (diag_is_full(sema->diags))
@@ -176,6 +177,7 @@ static bool symbol_usable(struct sema *sema, const struct env *env,
     return !symbol->poisoned;
 }
 
+/* A reference to a let; constants are put in. */
 static struct expr *let_value(struct sema *sema, const struct syn *syntax,
                               const struct let *let) {
     if (let->value->kind == EXPR_CONST)
@@ -318,6 +320,7 @@ const struct tensor *sema_tensor(struct sema *sema, struct env *env,
     return NULL;
 }
 
+/* The fn of a definition, if it is one and may be called here. */
 static const struct fn *decl_callee(struct sema *sema, struct env *env,
                                     const struct syn *syntax,
                                     struct decl *decl) {
