@@ -143,6 +143,8 @@ top:
   | ';'
   | error ';'  { yyerrok; }
   | error '}'  { yyerrok; }
+  | error '{'  { yyerrok; }
+    items close
   ;
 
 attention:
@@ -250,6 +252,8 @@ item:
       { syn_item_add(ctx, SYN_SCHEDULE, @1, @$)->entries = *$entries; }
   | ';'
   | error ';'
+      { syn_mark_broken(ctx); yyerrok; }
+  | error '{' entries close_schedule
       { syn_mark_broken(ctx); yyerrok; }
   ;
 
