@@ -10,7 +10,7 @@
 #include "emulator/memory.h"
 #include "emulator/parse.h"
 
-enum { MAX_VARIABLE_BYTES = 1 << 28 };
+enum { MAX_VARIABLE_BYTES = 1 << 26 };
 
 struct declarator {
     const char *name;
@@ -120,6 +120,9 @@ static void place_global(struct parser *parser, const struct declarator *d,
                          struct symbol *symbol, uint32_t size, bool is_extern) {
     if (is_extern)
         emu_parse_fail(parser, "extern variable '%s' is not supported", d->name);
+    parser->global_bytes += size;
+    if (parser->global_bytes > MAX_VARIABLE_BYTES)
+        emu_parse_fail(parser, "more than %d bytes of module variables", MAX_VARIABLE_BYTES);
     symbol->address = emu_memory_allocate(parser->module->memory, size, d->name);
     if (!symbol->address)
         emu_parse_fail(parser, "no memory for '%s'", d->name);

@@ -18,11 +18,10 @@
 
 /* Loops over lanes carry nothing: source and destination are the same register
  * or do not overlap. */
-#if defined(__clang__)
-#define LANES _Pragma("clang loop vectorize(assume_safety)") \
-    for (int l = 0; l < EMU_LANES; l++)
-#else
+#if defined(__GNUC__) && !defined(__clang__)
 #define LANES _Pragma("GCC ivdep") for (int l = 0; l < EMU_LANES; l++)
+#else
+#define LANES for (int l = 0; l < EMU_LANES; l++)
 #endif
 
 /* Compiled twice where the compiler can: for AVX2 with FMA, and for any CPU. */

@@ -88,6 +88,7 @@ struct parser {
     uint32_t constants_used;
     VEC(struct shared_patch) patches;
     uint32_t dynamic_align, static_shared;
+    uint64_t global_bytes;
 
     int32_t function;         /* index of the function being read, -1 outside */
     bool entry_params;        /* the parameters being read are those of an entry */

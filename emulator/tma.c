@@ -104,6 +104,28 @@ static void shared_row(struct emu_cta *cta, const struct box *box, uint32_t shar
 
 /* ---- reading operands ------------------------------------------------------------- */
 
+/* Why these bytes are no map for the instruction, or NULL.  They come from memory
+ * that the kernel may have written. */
+static const char *invalid_map(const uint8_t bytes[128], const struct emu_inst *inst,
+                               uint32_t shared_bytes) {
+    struct tensor_map map;
+    memcpy(&map, bytes, sizeof map);
+    if (map.magic != TENSOR_MAP_MAGIC || map.rank < 1 || map.rank > 5 ||
+        map.strides[0] != emu_tensor_type_bytes(map.type) || map.swizzle >= EMU_SWIZZLE_COUNT)
+        return "there is no tensor map at this address";
+    if (map.rank != inst->target_count)
+        return "the tensor map has another rank than the instruction";
+    uint64_t total = map.strides[0];
+    for (int axis = 0; axis < map.rank; axis++) {
+        if (map.box[axis] < 1 || map.box[axis] > 256)
+            return "there is no tensor map at this address";
+        total *= map.box[axis];
+        if (total > shared_bytes)
+            return "the box is larger than shared memory";
+    }
+    return map.box[0] * map.strides[0] % 16 ? "there is no tensor map at this address" : NULL;
+}
+
 /* The tensor map at a generic address; false after a report. */
 static bool read_map(struct emu_warp *warp, const struct emu_inst *inst, int lane, int operand,
                      int disp, uint8_t out_map[128]) {
@@ -112,15 +134,11 @@ static bool read_map(struct emu_warp *warp, const struct emu_inst *inst, int lan
     for (unsigned i = 0; i < 128; i += 16)
         if (!emu_access_load(&access, EMU_SPACE_GENERIC, lane, address + i, 16, out_map + i))
             return false;
-    struct tensor_map map;
-    memcpy(&map, out_map, sizeof map);
-    bool valid = map.magic == TENSOR_MAP_MAGIC && map.rank == inst->target_count;
-    if ((address % 64 || !valid) && check_on(warp->cta, EMU_REPORT_INVALID))
-        emu_report_add(warp, inst, EMU_REPORT_INVALID, 1u << lane, address,
-                   map.magic != TENSOR_MAP_MAGIC ? "there is no tensor map at this address"
-                   : address % 64 ? "a tensor map must be aligned to 64 bytes"
-                                  : "the tensor map has another rank than the instruction");
-    return valid;
+    const char *why = address % 64 ? "a tensor map must be aligned to 64 bytes"
+                                   : invalid_map(out_map, inst, warp->cta->shared_bytes);
+    if (why && check_on(warp->cta, EMU_REPORT_INVALID))
+        emu_report_add(warp, inst, EMU_REPORT_INVALID, 1u << lane, address, "%s", why);
+    return why == NULL;
 }
 
 static void read_coordinates(struct emu_warp *warp, const struct emu_inst *inst, int lane,
