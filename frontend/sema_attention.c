@@ -443,6 +443,8 @@ static bool is_first(struct builder *b, const struct syn_item *item) {
 }
 
 static void add(struct builder *b, const struct syn_item *item) {
+    if (b->nodes > AST_MAX_NODES)
+        return; /* reported; the rest would only cost memory */
     if (!is_first(b, item))
         return;
     switch (item->kind) {
