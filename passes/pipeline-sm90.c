@@ -386,7 +386,7 @@ static void produce_listed(struct roles *r, struct scope *tile, MlirValue carrie
 
 static void emit_producer(struct roles *r) {
     struct ir_builder *b = &r->b;
-    ir_set_max_registers(b, schedule_producer_registers(r->consumers), false);
+    ir_set_max_registers(b, schedule_producer_registers(r->consumers, r->is_list), false);
     MlirValue loads = ir_cmpi(b, IR_EQ, r->warp, number(r, 0));
     r->elected = ir_elect(b);
     struct ir_if role = ir_if_begin(b, r->is_list ? loads : ir_andi(b, loads, r->elected), NULL, 0,
@@ -636,7 +636,7 @@ static void consume_blocks(struct roles *r, const struct scope *tile,
 static void emit_consumer(struct roles *r, MlirValue warpgroup) {
     struct ir_builder *b = &r->b;
     enum { RINGS = T_COUNT - T_KS };
-    ir_set_max_registers(b, schedule_consumer_registers(r->consumers), true);
+    ir_set_max_registers(b, schedule_consumer_registers(r->consumers, r->is_list), true);
     r->consumer = ir_subi(b, warpgroup, number(r, 1));
     if (r->pingpong) { /* the first consumer goes first */
         MlirValue last = ir_cmpi(b, IR_EQ, r->consumer, number(r, r->consumers - 1));

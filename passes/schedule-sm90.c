@@ -32,11 +32,27 @@ bool schedule_has_roles(const struct schedule_problem *problem,
            problem->head_dim_v % 16 == 0;
 }
 
-int schedule_consumer_registers(int consumers) {
-    return consumers <= 2 ? 240 : consumers == 3 ? 160 : 112;
+/* By consumers: what the threads of a CTA start with (64 Ki registers, in eights), minus
+ * what the producer gives back. */
+static const struct {
+    int consumer, producer, searching_consumer, searching_producer;
+} registers_of[MAX_CONSUMERS + 1] = {
+    {0, 0, 0, 0},
+    {240, 24, 224, 56}, /* of 256 threads; the same split serves */
+    {240, 24, 224, 56},
+    {160, 32, 152, 56},
+    {112, 32, 112, 32},
+};
+
+int schedule_consumer_registers(int consumers, bool searches) {
+    return searches ? registers_of[consumers].searching_consumer
+                    : registers_of[consumers].consumer;
 }
 
-int schedule_producer_registers(int consumers) { return consumers == 3 ? 32 : 24; }
+int schedule_producer_registers(int consumers, bool searches) {
+    return searches ? registers_of[consumers].searching_producer
+                    : registers_of[consumers].producer;
+}
 
 /* ---- The account --------------------------------------------------------- */
 
@@ -59,7 +75,7 @@ static void account(const struct schedule_problem *problem, struct schedule_plan
 }
 
 static bool registers_fit(const struct schedule_plan *plan) {
-    return plan->registers <= schedule_consumer_registers(plan->consumers);
+    return plan->registers <= schedule_consumer_registers(plan->consumers, false);
 }
 
 static bool fits(const struct target_limits *target, const struct schedule_plan *plan) {
@@ -169,7 +185,7 @@ static bool refuse_misfit(const struct schedule_problem *problem,
                    "scores and P %d + other %d), with %d consumers there are %d",
                    plan->tile_m, plan->tile_n, plan->registers, plan->registers_acc,
                    plan->registers_s, plan->registers_other, plan->consumers,
-                   schedule_consumer_registers(plan->consumers));
+                   schedule_consumer_registers(plan->consumers, false));
     else if (plan->shared_bytes > target->shared_per_cta)
         diag_error(diags, where,
                    "tile %d, %d with %d stage%s needs %.1f KiB of shared memory (Q %.1f + %d x "

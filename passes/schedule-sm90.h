@@ -16,8 +16,9 @@ bool schedule_resolve_roles(const struct schedule_problem *problem,
                             const struct target_limits *target, const struct schedule *pinned,
                             struct diag_sink *diags, struct schedule_plan *out_plan);
 
-/* setmaxnreg of a consumer and of the producer for that many consumers. */
-int schedule_consumer_registers(int consumers);
-int schedule_producer_registers(int consumers);
+/* setmaxnreg of a consumer and of the producer for that many consumers.  `searches`: the
+ * producer classifies blocks, which takes more registers than copying. */
+int schedule_consumer_registers(int consumers, bool searches);
+int schedule_producer_registers(int consumers, bool searches);
 
 #endif
