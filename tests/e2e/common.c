@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "compiler/compile.h"
 #include "support/strbuf.h"
 #include "tests/e2e/suites.h"
 
@@ -18,6 +19,16 @@ bool e2e_wanted(const struct e2e_options *options, const char *name) {
         at += item + (at[item] == ',');
     }
     return false;
+}
+
+int e2e_targets(const struct e2e_options *options, const char *out_names[E2E_MAX_TARGETS]) {
+    int count = 0;
+    if (options->target)
+        out_names[count++] = options->target;
+    else
+        while (count < E2E_MAX_TARGETS && (out_names[count] = compile_target((size_t)count)))
+            count++;
+    return count;
 }
 
 bool e2e_fit_sizes(const struct pattern *pattern, const struct attention *attention,

@@ -7,10 +7,9 @@
  */
 #include <string.h>
 
-#include "compiler/compile.h"
 #include "tests/e2e/suites.h"
 
-enum { DTYPES = 2, MAX_TARGETS = 4, MAX_FORMS = DTYPES * MAX_TARGETS };
+enum { DTYPES = 2, MAX_FORMS = DTYPES * E2E_MAX_TARGETS };
 
 static const char *const dtype_names[DTYPES] = {"bf16", "f16"};
 static const enum scalar_type dtypes[DTYPES] = {SCALAR_BF16, SCALAR_F16};
@@ -31,7 +30,7 @@ struct matrix {
     struct report *report;
     const char *suite;
     enum machine machine;
-    const char *targets[MAX_TARGETS]; /* NULL: the compiler's choice */
+    const char *targets[E2E_MAX_TARGETS]; /* NULL: the compiler's choice */
     int target_count;
     struct subject *subjects;
     int64_t subject_count;
@@ -174,16 +173,6 @@ static void add_head_dims(struct arena *arena, struct matrix *matrix, int step) 
     }
 }
 
-/* The targets asked for, or all that the compiler has. */
-static void choose_targets(struct matrix *matrix) {
-    const char *name = matrix->options->target;
-    if (name)
-        matrix->targets[matrix->target_count++] = name;
-    else
-        for (size_t i = 0; (name = compile_target(i)) && i < MAX_TARGETS; i++)
-            matrix->targets[matrix->target_count++] = name;
-}
-
 #define COUNT(array) ((int64_t)(sizeof(array) / sizeof *(array)))
 
 static const struct e2e_sizes emulator_sizes[] = {
@@ -198,7 +187,7 @@ void suite_emulator(const struct e2e_options *options, struct report *report) {
     struct matrix matrix = {.options = options, .report = report, .suite = "emulator",
                             .machine = MACHINE_EMULATOR, .sizes = emulator_sizes,
                             .size_count = COUNT(emulator_sizes)};
-    choose_targets(&matrix);
+    matrix.target_count = e2e_targets(options, matrix.targets);
     if (options->small) {
         matrix.sizes += 3;
         matrix.size_count -= 3;

@@ -187,6 +187,14 @@ static const struct special specials[] = {
 
 /* ---- Running ------------------------------------------------------------- */
 
+struct special_run {
+    const struct e2e_options *options;
+    struct report *report;
+    enum machine machine;
+    const char *targets[E2E_MAX_TARGETS]; /* NULL: the compiler's choice */
+    int target_count;
+};
+
 /* Kinds of rows in the reference's result as a set of EXPECT_… bits. */
 static unsigned row_kinds(const struct call *call, const struct ref_result *reference) {
     const int64_t *n = call->sizes;
@@ -196,9 +204,10 @@ static unsigned row_kinds(const struct call *call, const struct ref_result *refe
     return kinds & ~(1u << REF_ROW_PLAIN);
 }
 
-static const char *run_special(const struct e2e_options *options, enum machine machine,
+static const char *run_special(const struct special_run *run, const char *target,
                                const struct special *special, const char *dtype,
                                struct arena *arena, struct result *result) {
+    const struct e2e_options *options = run->options;
     struct rng rng = {options->seed};
     struct e2e_sizes sizes = special->exact ? special->sizes
                                             : (struct e2e_sizes){{1, 2, 1, 100, 150}};
@@ -211,7 +220,7 @@ static const char *run_special(const struct e2e_options *options, enum machine m
     memcpy(result->sizes, sizes.n, sizeof result->sizes);
     if (!load_spec_text(arena, special->name, text, &loaded))
         return "the spec does not check";
-    const char *error = executor_create(&loaded, machine, options->target, &executor);
+    const char *error = executor_create(&loaded, run->machine, target, &executor);
     if (error)
         return error;
     struct call *call = call_create(arena, loaded.attention, sizes.n, &rng);
@@ -228,30 +237,28 @@ static const char *run_special(const struct e2e_options *options, enum machine m
     return kinds == special->expect ? NULL : "the data have rows of other kinds than expected";
 }
 
-struct special_run {
-    const struct e2e_options *options;
-    struct report *report;
-    enum machine machine;
-};
-
 static void special_work(void *context, int64_t index) {
     static const char *const dtypes[] = {"bf16", "f16"};
     struct special_run *run = context;
-    const struct special *special = &specials[index / 2];
+    const struct special *special = &specials[index / 2 / run->target_count];
+    const char *target = run->targets[index / 2 % run->target_count];
     struct arena *arena = arena_create();
     struct result result = {.suite = run->machine == MACHINE_GPU ? "special gpu" : "special",
                             .name = special->name, .variant = dtypes[index % 2]};
-    result.message = run_special(run->options, run->machine, special, dtypes[index % 2], arena,
-                                 &result);
+    result.message = run_special(run, target, special, dtypes[index % 2], arena, &result);
     result.ok = !result.message;
     report_add(run->report, &result);
     arena_destroy(arena);
 }
 
 void suite_special(const struct e2e_options *options, bool gpu, struct report *report) {
-    struct special_run run = {options, report, gpu ? MACHINE_GPU : MACHINE_EMULATOR};
+    struct special_run run = {options, report, gpu ? MACHINE_GPU : MACHINE_EMULATOR,
+                              {options->target}, 1};
     if (!e2e_wanted(options, "special"))
         return;
-    e2e_parallel(2 * (int64_t)(sizeof specials / sizeof *specials), options->threads,
+    if (!gpu)
+        run.target_count = e2e_targets(options, run.targets);
+    e2e_parallel(2 * run.target_count * (int64_t)(sizeof specials / sizeof *specials),
+                 options->threads,
                  gpu ? executor_gpu_enter : NULL, special_work, &run);
 }

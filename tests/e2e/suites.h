@@ -31,6 +31,11 @@ struct e2e_options {
 /* True if `name` was asked for. */
 bool e2e_wanted(const struct e2e_options *options, const char *name);
 
+enum { E2E_MAX_TARGETS = 4 };
+
+/* The target asked for, or all that the compiler has; returns their number. */
+int e2e_targets(const struct e2e_options *options, const char *out_names[E2E_MAX_TARGETS]);
+
 /* Adapts sizes to a pattern: the group of the spec, shared positions.  False when the
  * pattern cannot have them. */
 bool e2e_fit_sizes(const struct pattern *pattern, const struct attention *attention,
