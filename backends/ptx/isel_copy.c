@@ -188,6 +188,19 @@ static struct ptx_operand thread_target(const struct copy *copy, int pass) {
     return target;
 }
 
+/* The thread's row once more: taken from its target address where that is a shift,
+ * so that the main loop needs one register less. */
+static struct ptx_operand row_of_target(const struct copy *copy) {
+    struct isel *is = copy->is;
+    int pitch = copy->view->swizzle.pitch;
+    if ((pitch & (pitch - 1)) != 0 || is->depth == 0)
+        return thread_row(is, copy->lanes);
+    struct ptx_operand offset = ptx_def(is->kernel, PTX_SUB_S32, "r", thread_target(copy, 0),
+                                        isel_smem(is));
+    return ptx_def(is->kernel, PTX_SHR_U32, "copy_row", offset,
+                   ptx_imm(4 + __builtin_ctz((unsigned)pitch)));
+}
+
 /* Global address of the thread's chunk in row 0 of src[b, h]; hoisted when b and h
  * are known before the loops. */
 static struct ptx_operand thread_source(const struct copy *copy, struct argument *arg,
@@ -302,7 +315,7 @@ void lower_copy_async(struct isel *is, MlirOperation op) {
         ptx_def(k, PTX_MUL_WIDE_S32, "rd", row0, ptx_imm(isel_element_bytes(arg)));
     source = ptx_def(k, PTX_MAD_LO_S64, arena_printf(is->arena, "%s_src", arg->stem), wide, stride,
                      source);
-    struct ptx_operand thread = thread_row(is, copy.lanes);
+    struct ptx_operand thread = row_of_target(&copy);
     struct ptx_operand left = ptx_def(k, PTX_SUB_S32, "rows_left", limit, row0);
     left = ptx_def(k, PTX_SUB_S32, "rows_left", left, thread);
     struct ptx_operand target = {0};

@@ -82,7 +82,10 @@ static struct ptx_operand xored_address(struct isel *is, struct tile_address *ad
                                         int touched) {
     struct ptx_operand *reg = &address->xored[address->cached ? touched / 2 : 0];
     int have = address->cached ? touched : address->touched;
-    if (touched == 0)
+    bool own = !address->cached && ptx_is_reg(address->view->stage);
+    if (own) /* the base is made for this product and may change */
+        *reg = address->base;
+    else if (touched == 0)
         return address->base;
     if (!ptx_is_reg(*reg)) {
         *reg = ptx_def(is->kernel, PTX_XOR_B32,
