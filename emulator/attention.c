@@ -244,9 +244,12 @@ static bool run(struct session *s, const struct emu_options *options,
     s->module = emu_module_create(s->memory, s->call->sources, s->call->source_count, s->error);
     if (!s->module || !upload(s) || !allocate_workspace(s))
         return false;
-    for (size_t i = 0; i < info->entry_count; i++)
-        if (!launch_entry(s, &info->entries[i], options, &result->total))
+    struct emu_options used = *options;
+    for (size_t i = 0; i < info->entry_count; i++) {
+        used.trace = i + 1 == info->entry_count ? options->trace : NULL;
+        if (!launch_entry(s, &info->entries[i], &used, &result->total))
             return false;
+    }
     download(s, KERNEL_TENSOR_O, &result->o_unwritten, &result->o_beside);
     download(s, KERNEL_TENSOR_LSE, &result->lse_unwritten, &result->lse_beside);
     result->workspace_not_zero = count_not_zero(s);

@@ -36,7 +36,8 @@ struct emu_attention_result {
 /* Compiles nothing, checks the sizes of the tables only.  o and lse start
  * uninitialised on the device; what was not written comes back unchanged.  False
  * when it could not run (PTX error, workspace expression …); kernels that ran
- * with faults give true and reports.  Destroy out_result->total afterwards. */
+ * with faults give true and reports.  A trace is of the last entry, the attention
+ * itself.  Destroy out_result->total afterwards. */
 bool emu_attention_run(const struct emu_attention *attention, const struct emu_options *options,
                        struct emu_attention_result *out_result, struct emu_error *out_error);
 

@@ -161,6 +161,15 @@ static bool match_group(const char **pattern, const char **text, char close) {
     return best != NULL;
 }
 
+/* Characters of the suffixes that both texts start with. */
+static size_t common_suffixes(const char *pattern, const char *text) {
+    size_t length = 0;
+    for (size_t i = 0; pattern[i] && pattern[i] == text[i]; i++)
+        if (ends_suffix(text[i + 1]) && ends_suffix(pattern[i + 1]))
+            length = i + 1;
+    return length;
+}
+
 /* Whether all of `opcode` fits the pattern; `out_length`: how much of it does. */
 static bool match_pattern(const char *pattern, const char *opcode, size_t *out_length) {
     const char *text = opcode;
@@ -175,8 +184,8 @@ static bool match_pattern(const char *pattern, const char *opcode, size_t *out_l
         } else {
             size_t length = strcspn(pattern, "{(");
             complete = strncmp(text, pattern, length) == 0 && ends_suffix(text[length]);
+            text += complete ? length : common_suffixes(pattern, text);
             pattern += length;
-            text += complete ? length : 0;
         }
     }
     *out_length = (size_t)(text - opcode);

@@ -45,8 +45,12 @@ static bool talks_to_other_ctas(const struct emu_inst *inst) {
  * visit: 0 not yet, 1 on the way, 2 done. */
 static void visit_function(struct parser *parser, int32_t index, int depth) {
     struct emu_function *f = &parser->module->functions.data[index];
-    if (f->visit == 2)
+    if (f->visit == 2 || !f->defined)
         return;
+    const struct emu_inst *first = &parser->module->insts.data[f->first];
+    parser->source = first->source;
+    parser->inst_text = first->text;
+    parser->inst_line = first->line;
     if (f->visit == 1 || depth > 200)
         emu_parse_fail(parser, "'%s' is recursive, or calls are nested deeper than 200", f->name);
     f->visit = 1;

@@ -129,8 +129,14 @@ static void parse_registers(struct parser *parser) {
 
 /* .loc file line column [, function_name …, inlined_at …] */
 static void parse_loc(struct parser *parser) {
-    int64_t file = emu_parse_integer(parser, 0, INT32_MAX), line = emu_parse_integer(parser, 0, INT32_MAX);
-    int64_t column = emu_parse_integer(parser, 0, INT32_MAX);
+    int64_t file = emu_parse_integer(parser, 0, INT32_MAX);
+    int64_t line = emu_parse_integer(parser, 0, INT32_MAX);
+    const char *name = file < 64 ? parser->loc_file[file] : NULL;
+    /* Before the last token is skipped: a comment behind it comes later. */
+    if (line > 0 && name)
+        parser->lexer.origin = arena_printf(parser->arena, "%s:%lld:%llu", name, (long long)line,
+                                            (unsigned long long)parser->token.value);
+    emu_parse_integer(parser, 0, INT32_MAX);
     while (emu_parse_accept(parser, ',')) {
         const char *word = emu_parse_name(parser);
         if (strcmp(word, "function_name") == 0) {
@@ -142,11 +148,6 @@ static void parse_loc(struct parser *parser) {
                 emu_parse_integer(parser, 0, INT32_MAX);
         }
     }
-    const char *name = file < 64 ? parser->loc_file[file] : NULL;
-    if (line > 0 && name)
-        parser->origin = arena_printf(parser->arena, "%s:%lld:%lld", name, (long long)line,
-                                      (long long)column);
-    parser->lexer.origin = parser->origin;
 }
 
 /* NAME: .branchtargets L1, L2; behind its colon. */
