@@ -8,10 +8,12 @@
 static const char shared_symbol[] = "smem";
 
 static const char *const class_types[PTX_CLASS_COUNT] = {
-    [PTX_P] = ".pred", [PTX_H] = ".b16", [PTX_R] = ".b32", [PTX_F] = ".f32", [PTX_D] = ".b64",
+    [PTX_P] = ".pred", [PTX_H] = ".b16", [PTX_R] = ".b32",
+    [PTX_F] = ".f32",  [PTX_D] = ".b64",
 };
 
-static void emit_reg(struct strbuf *out, const struct ptx_kernel *kernel, uint32_t reg) {
+static void emit_reg(struct strbuf *out, const struct ptx_kernel *kernel,
+                     uint32_t reg) {
     const struct ptx_reg *r = &kernel->regs.data[reg];
     const struct ptx_reg_group *group = &kernel->groups.data[r->group];
     strbuf_printf(out, "%%%s", group->name);
@@ -79,6 +81,9 @@ static void emit_comment(struct strbuf *out, const char *text) {
 static void emit_banner(struct strbuf *out, const char *text) {
     strbuf_printf(out, "\n    // ---- %s\n", text);
 }
+static void emit_scope(struct strbuf *out, const char *text) {
+    strbuf_printf(out, "    %s\n", text);
+}
 static void emit_location(struct strbuf *out, const char *text) {
     strbuf_printf(out, "    // @ %s\n", text);
 }
@@ -88,6 +93,7 @@ static const struct {
     void (*emit)(struct strbuf *out, const char *text);
 } hooks[] = {
     {PTX_LABEL, emit_label},
+    {PTX_SCOPE, emit_scope},
     {PTX_COMMENT, emit_comment},
     {PTX_BANNER, emit_banner},
     {PTX_LOCATION, emit_location},
@@ -110,11 +116,12 @@ void ptx_emit_inst(struct strbuf *out, const struct ptx_kernel *kernel,
     strbuf_append(out, ";\n");
 }
 
-int ptx_isa_needed(const struct ptx_target *target, struct ptx_kernel *const *kernels,
-                   size_t count) {
+int ptx_isa_needed(const struct ptx_target *target,
+                   struct ptx_kernel *const *kernels, size_t count) {
     int isa = target->min_isa;
     for (size_t i = 0; i < count; i++)
-        for (const struct ptx_inst *inst = kernels[i]->first->next; inst; inst = inst->next)
+        for (const struct ptx_inst *inst = kernels[i]->first->next; inst;
+             inst = inst->next)
             if (ptx_rows[inst->op].min_isa > isa)
                 isa = ptx_rows[inst->op].min_isa;
     return isa;
@@ -122,11 +129,40 @@ int ptx_isa_needed(const struct ptx_target *target, struct ptx_kernel *const *ke
 
 void ptx_emit_head(struct strbuf *out, const struct ptx_target *target, int isa,
                    int shared_align) {
-    strbuf_printf(out, ".version %d.%d\n.target %s\n.address_size 64\n", isa / 10, isa % 10,
-                  target->name);
+    strbuf_printf(out, ".version %d.%d\n.target %s\n.address_size 64\n",
+                  isa / 10, isa % 10, target->name);
     if (shared_align > 0)
-        strbuf_printf(out, "\n.extern .shared .align %d .b8 %s[];\n", shared_align,
-                      shared_symbol);
+        strbuf_printf(out, "\n.extern .shared .align %d .b8 %s[];\n",
+                      shared_align, shared_symbol);
+}
+
+static void emit_extern(struct strbuf *out, const struct ptx_extern *function) {
+    strbuf_printf(out, ".extern .func (.param .b32 %s) %s(", function->result,
+                  function->name);
+    for (size_t i = 0; i < function->parameter_count; i++)
+        strbuf_printf(out, "%s.param .b32 %s", i > 0 ? ", " : "",
+                      function->parameters[i]);
+    strbuf_append(out, ");\n");
+}
+
+static bool has_extern(const struct ptx_kernel *kernel, const char *name) {
+    for (size_t i = 0; i < kernel->externs.count; i++)
+        if (strcmp(kernel->externs.data[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+void ptx_emit_externs(struct strbuf *out, struct ptx_kernel *const *kernels,
+                      size_t count) {
+    for (size_t i = 0; i < count; i++)
+        for (size_t n = 0; n < kernels[i]->externs.count; n++) {
+            const struct ptx_extern *function = &kernels[i]->externs.data[n];
+            size_t before = 0;
+            while (!has_extern(kernels[before], function->name))
+                before++;
+            if (before == i) /* the first kernel that has it */
+                emit_extern(out, function);
+        }
 }
 
 static void emit_params(struct strbuf *out, const struct ptx_kernel *kernel) {
@@ -138,16 +174,19 @@ static void emit_params(struct strbuf *out, const struct ptx_kernel *kernel) {
     for (size_t i = 0; i < kernel->params.count; i++) {
         const struct ptx_param *param = &kernel->params.data[i];
         bool last = i + 1 == kernel->params.count;
-        strbuf_printf(out, "    .param .%s %s%s", param->type, param->name, last ? " " : ",");
+        strbuf_printf(out, "    .param .%s %s%s", param->type, param->name,
+                      last ? " " : ",");
         strbuf_append_repeat(out, ' ', width - strlen(param->name) + 1);
         strbuf_printf(out, "// %s\n", param->comment);
     }
 }
 
-static void emit_registers(struct strbuf *out, const struct ptx_kernel *kernel) {
+static void emit_registers(struct strbuf *out,
+                           const struct ptx_kernel *kernel) {
     for (size_t i = 0; i < kernel->groups.count; i++) {
         const struct ptx_reg_group *group = &kernel->groups.data[i];
-        strbuf_printf(out, "    .reg %-5s %%%s", class_types[group->class], group->name);
+        strbuf_printf(out, "    .reg %-5s %%%s", class_types[group->class],
+                      group->name);
         if (group->count > 1)
             strbuf_printf(out, "<%u>", group->count);
         strbuf_append(out, ";\n");
@@ -160,10 +199,13 @@ void ptx_emit_kernel(struct strbuf *out, const struct ptx_kernel *kernel) {
         strbuf_printf(out, "// %s\n", kernel->notes.data[i]);
     strbuf_printf(out, ".visible .entry %s(\n", kernel->name);
     emit_params(out, kernel);
-    strbuf_printf(out, ")\n.maxntid %d, 1, 1\n.minnctapersm 1\n{\n", kernel->threads);
+    strbuf_printf(out, ")\n.maxntid %d, 1, 1\n.minnctapersm 1\n{\n",
+                  kernel->threads);
     emit_registers(out, kernel);
-    for (const struct ptx_inst *inst = kernel->first->next; inst; inst = inst->next)
-        if (inst->op != PTX_LOCATION || !inst->next || inst->next->op != PTX_LOCATION)
+    for (const struct ptx_inst *inst = kernel->first->next; inst;
+         inst = inst->next)
+        if (inst->op != PTX_LOCATION || !inst->next ||
+            inst->next->op != PTX_LOCATION)
             ptx_emit_inst(out, kernel, inst);
     strbuf_append(out, "}\n");
 }

@@ -6,14 +6,21 @@
 #include "backends/ptx/target.h"
 #include "support/strbuf.h"
 
-/* Lowest `.version` (times ten) for the target and every instruction of the kernels. */
-int ptx_isa_needed(const struct ptx_target *target, struct ptx_kernel *const *kernels,
-                   size_t count);
+/* Lowest `.version` (times ten) for the target and every instruction of the
+ * kernels. */
+int ptx_isa_needed(const struct ptx_target *target,
+                   struct ptx_kernel *const *kernels, size_t count);
 
-/* Appends `.version`, `.target`, `.address_size` and, when `shared_align` is not
- * 0, the declaration of the dynamic shared memory, `smem`, with that alignment. */
+/* Appends `.version`, `.target`, `.address_size` and, when `shared_align` is
+ * not 0, the declaration of the dynamic shared memory, `smem`, with that
+ * alignment. */
 void ptx_emit_head(struct strbuf *out, const struct ptx_target *target, int isa,
                    int shared_align);
+
+/* Appends the declarations of the device functions that the kernels call, each
+ * once. */
+void ptx_emit_externs(struct strbuf *out, struct ptx_kernel *const *kernels,
+                      size_t count);
 
 /* Appends one entry: comment, parameters, registers, instructions. */
 void ptx_emit_kernel(struct strbuf *out, const struct ptx_kernel *kernel);

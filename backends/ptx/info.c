@@ -1,6 +1,6 @@
 /* The launcher's view of the kernels: parameters in the order of the PTX entry,
- * grids, and one workspace in which the buffers of all kernels lie one after the
- * other, 256-byte aligned. */
+ * grids, and one workspace in which the buffers of all kernels lie one after
+ * the other, 256-byte aligned. */
 #include "backends/ptx/info.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 enum { WORKSPACE_ALIGN = 256 };
 
-/* ---- Names ------------------------------------------------------------------------- */
+/* ---- Names -------------------------------------------------------------- */
 
 static int find_size(const char *name) {
     for (int i = 0; i < SIZE_COUNT; i++)
@@ -27,8 +27,8 @@ static int find_scalar(const struct kernel_info *info, const char *name) {
     return -1;
 }
 
-static int find_tensor(const struct kernel_info *info, const char *name, size_t begin,
-                       size_t end) {
+static int find_tensor(const struct kernel_info *info, const char *name,
+                       size_t begin, size_t end) {
     for (size_t i = begin; i < end && i < info->tensor_count; i++)
         if (strcmp(info->tensors[i].name, name) == 0)
             return (int)i;
@@ -39,10 +39,10 @@ static bool starts_with(const char *text, const char *prefix) {
     return strncmp(text, prefix, strlen(prefix)) == 0;
 }
 
-/* ---- Size expressions -------------------------------------------------------------- */
+/* ---- Size expressions --------------------------------------------------- */
 
-static bool push_word(struct arena *arena, const struct kernel_info *info, const char *word,
-                      struct size_expr *out) {
+static bool push_word(struct arena *arena, const struct kernel_info *info,
+                      const char *word, struct size_expr *out) {
     char *end;
     long long number = strtoll(word, &end, 10);
     if (end != word && *end == '\0') {
@@ -69,7 +69,8 @@ static bool push_word(struct arena *arena, const struct kernel_info *info, const
 }
 
 const char *info_expression(struct arena *arena, const struct kernel_info *info,
-                            const char *const *words, size_t count, struct size_expr *out) {
+                            const char *const *words, size_t count,
+                            struct size_expr *out) {
     *out = (struct size_expr){0};
     for (size_t i = 0; i < count; i++)
         if (!push_word(arena, info, words[i], out))
@@ -77,7 +78,7 @@ const char *info_expression(struct arena *arena, const struct kernel_info *info,
     return NULL;
 }
 
-/* ---- Workspace --------------------------------------------------------------------- */
+/* ---- Workspace ---------------------------------------------------------- */
 
 struct buffer {
     int number; /* N of "workspace:N" */
@@ -93,11 +94,12 @@ struct build {
     bool failed;
 };
 
-static void build_error(struct build *build, MlirOperation func, const char *what,
-                        const char *name) {
+static void build_error(struct build *build, MlirOperation func,
+                        const char *what, const char *name) {
     build->failed = true;
     ptx_error_at(build->sink, func,
-                 arena_printf(build->arena, "kernel '%s': %s '%s'", ir_func_name(func), what, name));
+                 arena_printf(build->arena, "kernel '%s': %s '%s'",
+                              ir_func_name(func), what, name));
 }
 
 static struct buffer *find_buffer(struct build *build, int number) {
@@ -108,17 +110,20 @@ static struct buffer *find_buffer(struct build *build, int number) {
 }
 
 /* Appends a buffer behind those known so far. */
-static void add_buffer(struct build *build, MlirOperation func, size_t arg, int number) {
+static void add_buffer(struct build *build, MlirOperation func, size_t arg,
+                       int number) {
     struct arena *arena = build->arena;
     size_t count;
-    const char **words =
-        ir_words(arena, ir_func_arg_attr(func, arg, "attn.workspace_bytes"), &count);
+    const char **words = ir_words(
+        arena, ir_func_arg_attr(func, arg, "attn.workspace_bytes"), &count);
     struct size_expr bytes;
     if (!words || count == 0)
         return;
-    const char *unknown = info_expression(arena, build->info, words, count, &bytes);
+    const char *unknown =
+        info_expression(arena, build->info, words, count, &bytes);
     if (unknown) {
-        build_error(build, func, "unknown word in attn.workspace_bytes:", unknown);
+        build_error(build, func,
+                    "unknown word in attn.workspace_bytes:", unknown);
         return;
     }
     struct buffer buffer = {number, {0}};
@@ -149,12 +154,12 @@ static void collect_buffers(struct build *build, MlirOperation func) {
     }
 }
 
-/* ---- Parameters -------------------------------------------------------------------- */
+/* ---- Parameters --------------------------------------------------------- */
 
 typedef VEC(struct kernel_param) param_list;
 
-static void add_param(struct build *build, param_list *params, enum kernel_param_kind kind,
-                      int index, int axis) {
+static void add_param(struct build *build, param_list *params,
+                      enum kernel_param_kind kind, int index, int axis) {
     vec_push(build->arena, params,
              (struct kernel_param){.kind = kind, .index = index, .axis = axis});
 }
@@ -163,16 +168,16 @@ static void add_param(struct build *build, param_list *params, enum kernel_param
 static int tensor_number(const struct kernel_info *info, const char *kind) {
     static const char *const fixed[] = {"q", "k", "v", "o", "lse"};
     if (starts_with(kind, "tensor:"))
-        return find_tensor(info, kind + strlen("tensor:"), KERNEL_TENSOR_CAPTURED,
-                           info->tensor_count);
+        return find_tensor(info, kind + strlen("tensor:"),
+                           KERNEL_TENSOR_CAPTURED, info->tensor_count);
     for (int i = 0; i < KERNEL_TENSOR_CAPTURED; i++)
         if (strcmp(fixed[i], kind) == 0)
             return i;
     return -1;
 }
 
-static void add_tensor(struct build *build, MlirOperation func, size_t arg, const char *kind,
-                       param_list *params) {
+static void add_tensor(struct build *build, MlirOperation func, size_t arg,
+                       const char *kind, param_list *params) {
     bool captured = starts_with(kind, "tensor:");
     int tensor = tensor_number(build->info, kind);
     if (tensor < 0) {
@@ -189,9 +194,10 @@ static void add_tensor(struct build *build, MlirOperation func, size_t arg, cons
         add_param(build, params, KERNEL_PARAM_STRIDE, tensor, axis);
 }
 
-static void add_workspace(struct build *build, MlirOperation func, const char *kind,
-                          param_list *params) {
-    struct buffer *buffer = find_buffer(build, atoi(kind + strlen("workspace:")));
+static void add_workspace(struct build *build, MlirOperation func,
+                          const char *kind, param_list *params) {
+    struct buffer *buffer =
+        find_buffer(build, atoi(kind + strlen("workspace:")));
     if (!buffer) {
         build_error(build, func, "no attn.workspace_bytes for", kind);
         return;
@@ -220,9 +226,10 @@ static void add_argument(struct build *build, MlirOperation func, size_t arg,
     }
 }
 
-/* The tensor maps of a kernel, one for each tensor and box; its last parameters. */
-static void add_maps(struct build *build, MlirOperation func, const struct ptx_kernel *kernel,
-                     param_list *params) {
+/* The tensor maps of a kernel, one for each tensor and box; its last
+ * parameters. */
+static void add_maps(struct build *build, MlirOperation func,
+                     const struct ptx_kernel *kernel, param_list *params) {
     struct kernel_info *info = build->info;
     for (size_t i = 0; i < kernel->maps.count; i++) {
         const struct ptx_tensor_map *map = &kernel->maps.data[i];
@@ -235,13 +242,15 @@ static void add_maps(struct build *build, MlirOperation func, const struct ptx_k
                      .panels = map->panels,
                      .swizzle_bytes = map->swizzle_bytes,
                  });
-        add_param(build, params, KERNEL_PARAM_TENSOR_MAP, (int)build->maps.count - 1, 0);
+        add_param(build, params, KERNEL_PARAM_TENSOR_MAP,
+                  (int)build->maps.count - 1, 0);
     }
     info->tensor_maps = build->maps.data;
     info->tensor_map_count = build->maps.count;
 }
 
-static void build_entry(struct build *build, MlirOperation func, const struct ptx_kernel *kernel,
+static void build_entry(struct build *build, MlirOperation func,
+                        const struct ptx_kernel *kernel,
                         struct kernel_entry *out) {
     param_list params = {0};
     for (size_t i = 0; i < ir_func_arg_count(func); i++)
@@ -250,20 +259,26 @@ static void build_entry(struct build *build, MlirOperation func, const struct pt
     if (!build->failed && params.count != kernel->params.count)
         ir_ice(func, "ptx: parameters of the entry and of kernel_info differ");
     *out = (struct kernel_entry){
-        .name = kernel->name, .params = params.data, .param_count = params.count,
-        .threads = kernel->threads, .shared_bytes = kernel->shared_bytes,
+        .name = kernel->name,
+        .params = params.data,
+        .param_count = params.count,
+        .threads = kernel->threads,
+        .shared_bytes = kernel->shared_bytes,
     };
     size_t count = 0;
     const char **words = ir_words(
-        build->arena, mlirOperationGetAttributeByName(func, ir_ref("attn.grid")), &count);
-    const char *unknown = info_expression(build->arena, build->info, words, count, &out->grid_x);
+        build->arena,
+        mlirOperationGetAttributeByName(func, ir_ref("attn.grid")), &count);
+    const char *unknown =
+        info_expression(build->arena, build->info, words, count, &out->grid_x);
     if (unknown)
         build_error(build, func, "unknown word in attn.grid:", unknown);
 }
 
 bool info_build(struct arena *arena, const MlirOperation *funcs,
-                struct ptx_kernel *const *kernels, size_t count, const struct ptx_target *target,
-                struct kernel_info *info, struct diag_sink *sink) {
+                struct ptx_kernel *const *kernels, size_t count,
+                const struct ptx_target *target, struct kernel_info *info,
+                struct diag_sink *sink) {
     struct build build = {.arena = arena, .info = info, .sink = sink};
     info->target = target->name;
     info->workspace_bytes = (struct size_expr){0};

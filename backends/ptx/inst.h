@@ -113,6 +113,16 @@ struct ptx_tensor_map {
     const char *name;  /* of the parameter */
 };
 
+/* A device function of another module that the kernel calls; its parameters and
+ * result are .b32.  Texts are the names of .param variables. */
+struct ptx_extern {
+    const char *name;
+    const char *result;
+    const char *const *parameters;
+    size_t parameter_count;
+    const char *arguments; /* the parameters as a list: "f_0, f_1" */
+};
+
 /* A parameter of the entry, in order. */
 struct ptx_param {
     const char *name;
@@ -124,6 +134,7 @@ struct ptx_kernel {
     struct arena *arena; /* borrowed */
     const char *name;
     VEC(struct ptx_param) params;
+    VEC(struct ptx_extern) externs;
     VEC(struct ptx_reg) regs;       /* regs.data[0] is no register */
     VEC(struct ptx_reg_group) groups;
     struct ptx_inst *first, *cursor; /* new instructions go behind the cursor */

@@ -263,8 +263,8 @@ void isel_arguments(struct isel *is);
 struct element {
     struct isel *is;
     MlirOperation op;
-    struct ptx_operand in[4];
-    enum ptx_class in_class[4];
+    struct ptx_operand *in;  /* as many as the operation has operands */
+    const enum ptx_class *in_class;
     struct ptx_operand dest; /* the register to write, or none: a new one */
     const char *hint;
     bool contract;           /* fastmath: contraction and fast forms allowed */
@@ -300,6 +300,13 @@ struct ptx_operand math_sin(const struct element *e);
 struct ptx_operand math_cos(const struct element *e);
 struct ptx_operand math_powf(const struct element *e);
 struct ptx_operand math_divf(const struct element *e);
+
+/* Calls of extern functions: isel_call.c.  Enters the function that a func.call
+ * names into kernel->externs; false after an error (no extern function, operand
+ * types that C++ code cannot take).  Needed in front of call_extern, the emit
+ * function of func.call. */
+bool isel_declare_extern(struct isel *is, MlirOperation call);
+struct ptx_operand call_extern(const struct element *e);
 
 /* True when the op was taken: added to the pending run or emitted. */
 bool isel_elementwise(struct isel *is, MlirOperation op);

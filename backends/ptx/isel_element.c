@@ -1,22 +1,24 @@
 /* Elementwise operations on one element: a table from operation names to
  * instructions, and the few that need more than one.
  *
- * f32 sums and products carry `.rn`, which keeps ptxas from contracting them: what
- * does not depend on the score is evaluated exactly as written.  Operations that
- * may contract say so (fastmath) and take the plain form. */
+ * f32 sums and products carry `.rn`, which keeps ptxas from contracting them:
+ * what does not depend on the score is evaluated exactly as written. Operations
+ * that may contract say so (fastmath) and take the plain form. */
 #include <string.h>
 
 #include "backends/ptx/isel.h"
 
 struct ptx_operand element_result(const struct element *e, enum ptx_op op,
-                                  const struct ptx_operand *operands, int count) {
+                                  const struct ptx_operand *operands,
+                                  int count) {
     if (!ptx_is_reg(e->dest))
         return ptx_define(e->is->kernel, op, e->hint, operands, count);
     ptx_append(e->is->kernel, op, e->dest, operands, count);
     return e->dest;
 }
 
-struct ptx_operand element_same(const struct element *e, struct ptx_operand operand) {
+struct ptx_operand element_same(const struct element *e,
+                                struct ptx_operand operand) {
     if (!ptx_is_reg(e->dest))
         return operand;
     isel_move(e->is, e->dest, operand);
@@ -24,8 +26,8 @@ struct ptx_operand element_same(const struct element *e, struct ptx_operand oper
 }
 
 /* A temporary. */
-#define temp(e, op, hint, ...) ptx_def((e)->is->kernel, (op), (hint), __VA_ARGS__)
-
+#define temp(e, op, hint, ...) \
+    ptx_def((e)->is->kernel, (op), (hint), __VA_ARGS__)
 
 /* log2 of a power of two, -1 for anything else. */
 static int power_of_two(struct ptx_operand operand) {
@@ -36,11 +38,12 @@ static int power_of_two(struct ptx_operand operand) {
 }
 
 /* A predicate in a register, constants included. */
-static struct ptx_operand predicate(const struct element *e, struct ptx_operand operand) {
+static struct ptx_operand predicate(const struct element *e,
+                                    struct ptx_operand operand) {
     return isel_in_register(e->is, PTX_P, operand, "p");
 }
 
-/* ---- Integers ---------------------------------------------------------------------- */
+/* ---- Integers ----------------------------------------------------------- */
 
 static struct ptx_operand emit_divui(const struct element *e) {
     int shift = power_of_two(e->in[1]);
@@ -51,12 +54,13 @@ static struct ptx_operand emit_divui(const struct element *e) {
 
 static struct ptx_operand emit_remui(const struct element *e) {
     if (power_of_two(e->in[1]) >= 0)
-        return element_out(e, PTX_AND_B32, e->in[0], ptx_imm(e->in[1].value - 1));
+        return element_out(e, PTX_AND_B32, e->in[0],
+                           ptx_imm(e->in[1].value - 1));
     return element_out(e, PTX_REM_U32, e->in[0], e->in[1]);
 }
 
-/* Rounds toward minus infinity: one less than the truncated quotient when there is
- * a remainder and the signs differ. */
+/* Rounds toward minus infinity: one less than the truncated quotient when there
+ * is a remainder and the signs differ. */
 static struct ptx_operand emit_floordivsi(const struct element *e) {
     struct ptx_operand a = e->in[0], b = e->in[1];
     int shift = power_of_two(b);
@@ -66,9 +70,11 @@ static struct ptx_operand emit_floordivsi(const struct element *e) {
     struct ptx_operand product = temp(e, PTX_MUL_LO_S32, "r", quotient, b);
     struct ptx_operand inexact = temp(e, PTX_SETP_NE_S32, "p", product, a);
     struct ptx_operand signs = temp(e, PTX_XOR_B32, "r", a, b);
-    struct ptx_operand negative = temp(e, PTX_SETP_LT_S32, "p", signs, ptx_imm(0));
+    struct ptx_operand negative =
+        temp(e, PTX_SETP_LT_S32, "p", signs, ptx_imm(0));
     struct ptx_operand down = temp(e, PTX_AND_PRED, "p", inexact, negative);
-    struct ptx_operand step = temp(e, PTX_SELP_B32, "r", ptx_imm(-1), ptx_imm(0), down);
+    struct ptx_operand step =
+        temp(e, PTX_SELP_B32, "r", ptx_imm(-1), ptx_imm(0), down);
     return element_out(e, PTX_ADD_S32, quotient, step);
 }
 
@@ -77,14 +83,15 @@ static struct ptx_operand emit_cttz(const struct element *e) {
     return element_out(e, PTX_CLZ_B32, reversed);
 }
 
-/* ---- Comparisons ------------------------------------------------------------------- */
+/* ---- Comparisons -------------------------------------------------------- */
 
 static struct ptx_operand emit_cmpi(const struct element *e) {
     static const enum ptx_op rows[] = {
-        [IR_EQ] = PTX_SETP_EQ_S32,  [IR_NE] = PTX_SETP_NE_S32,  [IR_SLT] = PTX_SETP_LT_S32,
-        [IR_SLE] = PTX_SETP_LE_S32, [IR_SGT] = PTX_SETP_GT_S32, [IR_SGE] = PTX_SETP_GE_S32,
-        [IR_ULT] = PTX_SETP_LT_U32, [IR_ULE] = PTX_SETP_LE_U32, [IR_UGT] = PTX_SETP_GT_U32,
-        [IR_UGE] = PTX_SETP_GE_U32,
+        [IR_EQ] = PTX_SETP_EQ_S32,  [IR_NE] = PTX_SETP_NE_S32,
+        [IR_SLT] = PTX_SETP_LT_S32, [IR_SLE] = PTX_SETP_LE_S32,
+        [IR_SGT] = PTX_SETP_GT_S32, [IR_SGE] = PTX_SETP_GE_S32,
+        [IR_ULT] = PTX_SETP_LT_U32, [IR_ULE] = PTX_SETP_LE_U32,
+        [IR_UGT] = PTX_SETP_GT_U32, [IR_UGE] = PTX_SETP_GE_U32,
     };
     int64_t which = ir_int_attr(e->op, "predicate", 0);
     if (e->in_class[0] != PTX_P)
@@ -99,10 +106,12 @@ static struct ptx_operand emit_cmpi(const struct element *e) {
 
 static struct ptx_operand emit_cmpf(const struct element *e) {
     static const enum ptx_op rows[] = {
-        [IR_OEQ] = PTX_SETP_EQ_F32,   [IR_OGT] = PTX_SETP_GT_F32,   [IR_OGE] = PTX_SETP_GE_F32,
-        [IR_OLT] = PTX_SETP_LT_F32,   [IR_OLE] = PTX_SETP_LE_F32,   [IR_ONE] = PTX_SETP_NE_F32,
-        [IR_ORD] = PTX_SETP_NUM_F32,  [IR_UEQ] = PTX_SETP_EQU_F32,  [IR_UGTF] = PTX_SETP_GTU_F32,
-        [IR_UGEF] = PTX_SETP_GEU_F32, [IR_ULTF] = PTX_SETP_LTU_F32, [IR_ULEF] = PTX_SETP_LEU_F32,
+        [IR_OEQ] = PTX_SETP_EQ_F32,   [IR_OGT] = PTX_SETP_GT_F32,
+        [IR_OGE] = PTX_SETP_GE_F32,   [IR_OLT] = PTX_SETP_LT_F32,
+        [IR_OLE] = PTX_SETP_LE_F32,   [IR_ONE] = PTX_SETP_NE_F32,
+        [IR_ORD] = PTX_SETP_NUM_F32,  [IR_UEQ] = PTX_SETP_EQU_F32,
+        [IR_UGTF] = PTX_SETP_GTU_F32, [IR_UGEF] = PTX_SETP_GEU_F32,
+        [IR_ULTF] = PTX_SETP_LTU_F32, [IR_ULEF] = PTX_SETP_LEU_F32,
         [IR_UNE] = PTX_SETP_NEU_F32,  [IR_UNO] = PTX_SETP_NAN_F32,
     };
     int64_t which = ir_int_attr(e->op, "predicate", 0);
@@ -111,10 +120,12 @@ static struct ptx_operand emit_cmpf(const struct element *e) {
     return element_out(e, rows[which], e->in[0], e->in[1]);
 }
 
-/* ---- Booleans and selection -------------------------------------------------------- */
+/* ---- Booleans and selection --------------------------------------------- */
 
-/* and, or, xor of predicates with constants folded; of words in the second row. */
-static struct ptx_operand logic(const struct element *e, enum ptx_op word, enum ptx_op pred) {
+/* and, or, xor of predicates with constants folded; of words in the second row.
+ */
+static struct ptx_operand logic(const struct element *e, enum ptx_op word,
+                                enum ptx_op pred) {
     struct ptx_operand a = e->in[0], b = e->in[1];
     if (e->in_class[0] != PTX_P)
         return element_out(e, word, a, b);
@@ -143,7 +154,8 @@ static struct ptx_operand emit_xori(const struct element *e) {
 }
 
 /* c ? a : b of predicates: (c & a) | (!c & b). */
-static struct ptx_operand select_predicate(const struct element *e, struct ptx_operand c) {
+static struct ptx_operand select_predicate(const struct element *e,
+                                           struct ptx_operand c) {
     struct ptx_operand a = predicate(e, e->in[1]), b = predicate(e, e->in[2]);
     struct ptx_operand not_c = temp(e, PTX_NOT_PRED, "p", c);
     struct ptx_operand first = temp(e, PTX_AND_PRED, "p", c, a);
@@ -163,7 +175,7 @@ static struct ptx_operand emit_select(const struct element *e) {
     return element_out(e, op, e->in[1], e->in[2], c);
 }
 
-/* ---- Casts ------------------------------------------------------------------------- */
+/* ---- Casts -------------------------------------------------------------- */
 
 static struct ptx_operand extend(const struct element *e, int64_t one) {
     if (e->in_class[0] != PTX_P)
@@ -172,11 +184,15 @@ static struct ptx_operand extend(const struct element *e, int64_t one) {
         return element_same(e, ptx_imm(e->in[0].value ? one : 0));
     return element_out(e, PTX_SELP_B32, ptx_imm(one), ptx_imm(0), e->in[0]);
 }
-static struct ptx_operand emit_extui(const struct element *e) { return extend(e, 1); }
+static struct ptx_operand emit_extui(const struct element *e) {
+    return extend(e, 1);
+}
 static struct ptx_operand emit_extsi(const struct element *e) {
-    if (e->in_class[0] == PTX_P || ir_element_bits(mlirValueGetType(ir_operand(e->op, 0))) != 8)
+    if (e->in_class[0] == PTX_P ||
+        ir_element_bits(mlirValueGetType(ir_operand(e->op, 0))) != 8)
         return extend(e, -1);
-    struct ptx_operand high = temp(e, PTX_SHL_B32, "r", e->in[0], ptx_imm(24)); /* i8 */
+    struct ptx_operand high =
+        temp(e, PTX_SHL_B32, "r", e->in[0], ptx_imm(24)); /* i8 */
     return element_out(e, PTX_SHR_S32, high, ptx_imm(24));
 }
 
@@ -187,7 +203,8 @@ static struct ptx_operand emit_trunci(const struct element *e) {
     return element_out(e, PTX_SETP_NE_S32, bit, ptx_imm(0));
 }
 
-static struct ptx_operand to_float(const struct element *e, enum ptx_op op, float one) {
+static struct ptx_operand to_float(const struct element *e, enum ptx_op op,
+                                   float one) {
     if (e->in_class[0] != PTX_P)
         return element_out(e, op, e->in[0]);
     struct ptx_operand c = predicate(e, e->in[0]);
@@ -205,7 +222,8 @@ static struct ptx_operand emit_bitcast(const struct element *e) {
     bool from_f32 = e->in_class[0] == PTX_F;
     if (to_f32 == from_f32)
         return element_same(e, e->in[0]);
-    return element_out(e, to_f32 ? PTX_MOV_F32_FROM_B32 : PTX_MOV_B32_FROM_F32, e->in[0]);
+    return element_out(e, to_f32 ? PTX_MOV_F32_FROM_B32 : PTX_MOV_B32_FROM_F32,
+                       e->in[0]);
 }
 
 static bool is_bf16(MlirValue value) {
@@ -228,80 +246,86 @@ static struct ptx_operand emit_extf(const struct element *e) {
     return element_out(e, PTX_MOV_F32_FROM_B32, word);
 }
 
-/* ---- f32 --------------------------------------------------------------------------- */
+/* ---- f32 ---------------------------------------------------------------- */
 
 static struct ptx_operand emit_negf(const struct element *e) {
     if (e->in[0].kind == PTX_OPERAND_F32)
-        return element_same(e, ptx_f32_bits((uint32_t)e->in[0].value ^ 0x80000000u));
+        return element_same(
+            e, ptx_f32_bits((uint32_t)e->in[0].value ^ 0x80000000u));
     return element_out(e, PTX_NEG_F32, e->in[0]);
 }
 
-/* ---- The table --------------------------------------------------------------------- */
+/* ---- The table ---------------------------------------------------------- */
 
 #define NO PTX_OP_COUNT
 
+/* clang-format off */
+#define BOTH(row) row, row /* exact already: contraction changes nothing */
 static const struct element_rule rules[] = {
-    /* operation         more than one   i32             f32               may contract       i1 */
-    {"arith.addi",       NULL,           PTX_ADD_S32,    NO,               NO,                PTX_XOR_PRED},
-    {"arith.subi",       NULL,           PTX_SUB_S32,    NO,               NO,                PTX_XOR_PRED},
-    {"arith.muli",       NULL,           PTX_MUL_LO_S32, NO,               NO,                PTX_AND_PRED},
-    {"arith.divsi",      NULL,           PTX_DIV_S32,    NO,               NO,                NO},
-    {"arith.remsi",      NULL,           PTX_REM_S32,    NO,               NO,                NO},
-    {"arith.divui",      emit_divui,     NO,             NO,               NO,                NO},
-    {"arith.remui",      emit_remui,     NO,             NO,               NO,                NO},
-    {"arith.floordivsi", emit_floordivsi, NO,            NO,               NO,                NO},
-    {"arith.minsi",      NULL,           PTX_MIN_S32,    NO,               NO,                PTX_OR_PRED},
-    {"arith.maxsi",      NULL,           PTX_MAX_S32,    NO,               NO,                PTX_AND_PRED},
-    {"arith.minui",      NULL,           PTX_MIN_U32,    NO,               NO,                PTX_AND_PRED},
-    {"arith.maxui",      NULL,           PTX_MAX_U32,    NO,               NO,                PTX_OR_PRED},
-    {"arith.andi",       emit_andi,      NO,             NO,               NO,                NO},
-    {"arith.ori",        emit_ori,       NO,             NO,               NO,                NO},
-    {"arith.xori",       emit_xori,      NO,             NO,               NO,                NO},
-    {"arith.shli",       NULL,           PTX_SHL_B32,    NO,               NO,                NO},
-    {"arith.shrsi",      NULL,           PTX_SHR_S32,    NO,               NO,                NO},
-    {"arith.shrui",      NULL,           PTX_SHR_U32,    NO,               NO,                NO},
-    {"arith.cmpi",       emit_cmpi,      NO,             NO,               NO,                NO},
-    {"arith.cmpf",       emit_cmpf,      NO,             NO,               NO,                NO},
-    {"arith.select",     emit_select,    NO,             NO,               NO,                NO},
-    {"arith.extui",      emit_extui,     NO,             NO,               NO,                NO},
-    {"arith.extsi",      emit_extsi,     NO,             NO,               NO,                NO},
-    {"arith.trunci",     emit_trunci,    NO,             NO,               NO,                NO},
-    {"arith.sitofp",     emit_sitofp,    NO,             NO,               NO,                NO},
-    {"arith.uitofp",     emit_uitofp,    NO,             NO,               NO,                NO},
-    {"arith.fptosi",     NULL,           NO,             PTX_CVT_S32_F32,  PTX_CVT_S32_F32,   NO},
-    {"arith.fptoui",     NULL,           NO,             PTX_CVT_U32_F32,  PTX_CVT_U32_F32,   NO},
-    {"arith.bitcast",    emit_bitcast,   NO,             NO,               NO,                NO},
-    {"arith.truncf",     emit_truncf,    NO,             NO,               NO,                NO},
-    {"arith.extf",       emit_extf,      NO,             NO,               NO,                NO},
-    {"arith.addf",       NULL,           NO,             PTX_ADD_RN_F32,   PTX_ADD_F32,       NO},
-    {"arith.subf",       NULL,           NO,             PTX_SUB_RN_F32,   PTX_SUB_F32,       NO},
-    {"arith.mulf",       NULL,           NO,             PTX_MUL_RN_F32,   PTX_MUL_F32,       NO},
-    {"arith.divf",       math_divf,      NO,             NO,               NO,                NO},
-    {"arith.maxnumf",    NULL,           NO,             PTX_MAX_F32,      PTX_MAX_F32,       NO},
-    {"arith.minnumf",    NULL,           NO,             PTX_MIN_F32,      PTX_MIN_F32,       NO},
-    {"arith.negf",       emit_negf,      NO,             NO,               NO,                NO},
-    {"math.fma",         NULL,           NO,             PTX_FMA_RN_F32,   PTX_FMA_RN_F32,    NO},
-    {"math.exp2",        math_exp2,      NO,             NO,               NO,                NO},
-    {"math.exp",         math_exp,       NO,             NO,               NO,                NO},
-    {"math.log2",        NULL,           NO,             PTX_LG2_APPROX_F32, PTX_LG2_APPROX_F32, NO},
-    {"math.log",         math_log,       NO,             NO,               NO,                NO},
-    {"math.tanh",        math_tanh,      NO,             NO,               NO,                NO},
-    {"math.sin",         math_sin,       NO,             NO,               NO,                NO},
-    {"math.cos",         math_cos,       NO,             NO,               NO,                NO},
-    {"math.powf",        math_powf,      NO,             NO,               NO,                NO},
-    {"math.sqrt",        NULL,           NO,             PTX_SQRT_RN_F32,  PTX_SQRT_RN_F32,   NO},
-    {"math.rsqrt",       NULL,           NO,             PTX_RSQRT_APPROX_F32, PTX_RSQRT_APPROX_F32, NO},
-    {"math.floor",       NULL,           NO,             PTX_CVT_FLOOR_F32, PTX_CVT_FLOOR_F32, NO},
-    {"math.ceil",        NULL,           NO,             PTX_CVT_CEIL_F32, PTX_CVT_CEIL_F32,  NO},
-    {"math.roundeven",   NULL,           NO,             PTX_CVT_EVEN_F32, PTX_CVT_EVEN_F32,  NO},
-    {"math.absf",        NULL,           NO,             PTX_ABS_F32,      PTX_ABS_F32,       NO},
-    {"math.copysign",    NULL,           NO,             PTX_COPYSIGN_F32, PTX_COPYSIGN_F32,  NO},
-    {"math.absi",        NULL,           PTX_ABS_S32,    NO,               NO,                NO},
-    {"math.ctpop",       NULL,           PTX_POPC_B32,   NO,               NO,                NO},
-    {"math.ctlz",        NULL,           PTX_CLZ_B32,    NO,               NO,                NO},
-    {"math.cttz",        emit_cttz,      NO,             NO,               NO,                NO},
-    {"attn.mul_rp",      NULL,           NO,             PTX_MUL_RP_F32,   PTX_MUL_RP_F32,    NO},
+    /* operation         more than one   i32             f32, f32 that may contract, i1 */
+    {"arith.addi",       NULL,           PTX_ADD_S32,    NO, NO, PTX_XOR_PRED},
+    {"arith.subi",       NULL,           PTX_SUB_S32,    NO, NO, PTX_XOR_PRED},
+    {"arith.muli",       NULL,           PTX_MUL_LO_S32, NO, NO, PTX_AND_PRED},
+    {"arith.divsi",      NULL,           PTX_DIV_S32,    NO, NO, NO},
+    {"arith.remsi",      NULL,           PTX_REM_S32,    NO, NO, NO},
+    {"arith.divui",      emit_divui,     NO,             NO, NO, NO},
+    {"arith.remui",      emit_remui,     NO,             NO, NO, NO},
+    {"arith.floordivsi", emit_floordivsi, NO,            NO, NO, NO},
+    {"arith.minsi",      NULL,           PTX_MIN_S32,    NO, NO, PTX_OR_PRED},
+    {"arith.maxsi",      NULL,           PTX_MAX_S32,    NO, NO, PTX_AND_PRED},
+    {"arith.minui",      NULL,           PTX_MIN_U32,    NO, NO, PTX_AND_PRED},
+    {"arith.maxui",      NULL,           PTX_MAX_U32,    NO, NO, PTX_OR_PRED},
+    {"arith.andi",       emit_andi,      NO,             NO, NO, NO},
+    {"arith.ori",        emit_ori,       NO,             NO, NO, NO},
+    {"arith.xori",       emit_xori,      NO,             NO, NO, NO},
+    {"arith.shli",       NULL,           PTX_SHL_B32,    NO, NO, NO},
+    {"arith.shrsi",      NULL,           PTX_SHR_S32,    NO, NO, NO},
+    {"arith.shrui",      NULL,           PTX_SHR_U32,    NO, NO, NO},
+    {"arith.cmpi",       emit_cmpi,      NO,             NO, NO, NO},
+    {"arith.cmpf",       emit_cmpf,      NO,             NO, NO, NO},
+    {"arith.select",     emit_select,    NO,             NO, NO, NO},
+    {"arith.extui",      emit_extui,     NO,             NO, NO, NO},
+    {"arith.extsi",      emit_extsi,     NO,             NO, NO, NO},
+    {"arith.trunci",     emit_trunci,    NO,             NO, NO, NO},
+    {"arith.sitofp",     emit_sitofp,    NO,             NO, NO, NO},
+    {"arith.uitofp",     emit_uitofp,    NO,             NO, NO, NO},
+    {"arith.fptosi",     NULL,           NO,             BOTH(PTX_CVT_S32_F32), NO},
+    {"arith.fptoui",     NULL,           NO,             BOTH(PTX_CVT_U32_F32), NO},
+    {"arith.bitcast",    emit_bitcast,   NO,             NO, NO, NO},
+    {"arith.truncf",     emit_truncf,    NO,             NO, NO, NO},
+    {"arith.extf",       emit_extf,      NO,             NO, NO, NO},
+    {"arith.addf",       NULL,           NO,             PTX_ADD_RN_F32, PTX_ADD_F32, NO},
+    {"arith.subf",       NULL,           NO,             PTX_SUB_RN_F32, PTX_SUB_F32, NO},
+    {"arith.mulf",       NULL,           NO,             PTX_MUL_RN_F32, PTX_MUL_F32, NO},
+    {"arith.divf",       math_divf,      NO,             NO, NO, NO},
+    {"arith.maxnumf",    NULL,           NO,             BOTH(PTX_MAX_F32), NO},
+    {"arith.minnumf",    NULL,           NO,             BOTH(PTX_MIN_F32), NO},
+    {"arith.negf",       emit_negf,      NO,             NO, NO, NO},
+    {"math.fma",         NULL,           NO,             BOTH(PTX_FMA_RN_F32), NO},
+    {"math.exp2",        math_exp2,      NO,             NO, NO, NO},
+    {"math.exp",         math_exp,       NO,             NO, NO, NO},
+    {"math.log2",        NULL,           NO,             BOTH(PTX_LG2_APPROX_F32), NO},
+    {"math.log",         math_log,       NO,             NO, NO, NO},
+    {"math.tanh",        math_tanh,      NO,             NO, NO, NO},
+    {"math.sin",         math_sin,       NO,             NO, NO, NO},
+    {"math.cos",         math_cos,       NO,             NO, NO, NO},
+    {"math.powf",        math_powf,      NO,             NO, NO, NO},
+    {"math.sqrt",        NULL,           NO,             BOTH(PTX_SQRT_RN_F32), NO},
+    {"math.rsqrt",       NULL,           NO,             BOTH(PTX_RSQRT_APPROX_F32), NO},
+    {"math.floor",       NULL,           NO,             BOTH(PTX_CVT_FLOOR_F32), NO},
+    {"math.ceil",        NULL,           NO,             BOTH(PTX_CVT_CEIL_F32), NO},
+    {"math.roundeven",   NULL,           NO,             BOTH(PTX_CVT_EVEN_F32), NO},
+    {"math.absf",        NULL,           NO,             BOTH(PTX_ABS_F32), NO},
+    {"math.copysign",    NULL,           NO,             BOTH(PTX_COPYSIGN_F32), NO},
+    {"math.absi",        NULL,           PTX_ABS_S32,    NO, NO, NO},
+    {"math.ctpop",       NULL,           PTX_POPC_B32,   NO, NO, NO},
+    {"math.ctlz",        NULL,           PTX_CLZ_B32,    NO, NO, NO},
+    {"math.cttz",        emit_cttz,      NO,             NO, NO, NO},
+    {"attn.mul_rp",      NULL,           NO,             BOTH(PTX_MUL_RP_F32), NO},
+    {"func.call",        call_extern,    NO,             NO, NO, NO},
 };
+#undef BOTH
+/* clang-format on */
 
 const struct element_rule *element_rule_find(const char *name) {
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
@@ -310,10 +334,12 @@ const struct element_rule *element_rule_find(const char *name) {
     return NULL;
 }
 
-struct ptx_operand element_emit(const struct element_rule *rule, const struct element *e) {
+struct ptx_operand element_emit(const struct element_rule *rule,
+                                const struct element *e) {
     if (rule->emit)
         return rule->emit(e);
-    enum ptx_op op = e->in_class[0] == PTX_F   ? (e->contract ? rule->f_contract : rule->f)
+    enum ptx_op op = e->in_class[0] == PTX_F
+                         ? (e->contract ? rule->f_contract : rule->f)
                      : e->in_class[0] == PTX_P ? rule->p
                                                : rule->r;
     if (op == PTX_OP_COUNT)

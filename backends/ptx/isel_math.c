@@ -2,33 +2,38 @@
  * absolute near a zero (language.md, Accuracy).
  *
  * ex2.approx and lg2.approx are good to about 2^-22 (PTX ISA); what is lost is
- * their argument's rounding, so arguments are carried in two parts.  tanh.approx
- * (2^-11) and sin.approx (2^-20.5 absolute) are not good enough.  Polynomials are
- * interpolated at Chebyshev nodes in the square of the argument, coefficients
- * rounded to f32. */
+ * their argument's rounding, so arguments are carried in two parts. tanh.approx
+ * (2^-11) and sin.approx (2^-20.5 absolute) are not good enough.  Polynomials
+ * are interpolated at Chebyshev nodes in the square of the argument,
+ * coefficients rounded to f32. */
 #include "backends/ptx/isel.h"
 
 /* Shorthands: temporaries of one element. */
 #define op2(e, op, a, b) ptx_def((e)->is->kernel, (op), "f", (a), (b))
 #define op1(e, op, a) ptx_def((e)->is->kernel, (op), "f", (a))
-#define fma3(e, a, b, c) ptx_def((e)->is->kernel, PTX_FMA_RN_F32, "f", (a), (b), (c))
+#define fma3(e, a, b, c) \
+    ptx_def((e)->is->kernel, PTX_FMA_RN_F32, "f", (a), (b), (c))
 #define mul2(e, a, b) op2(e, PTX_MUL_RN_F32, a, b)
 #define add2(e, a, b) op2(e, PTX_ADD_RN_F32, a, b)
 #define sub2(e, a, b) op2(e, PTX_SUB_RN_F32, a, b)
 #define neg1(e, a) op1(e, PTX_NEG_F32, a)
-#define pick(e, a, b, p) ptx_def((e)->is->kernel, PTX_SELP_F32, "f", (a), (b), (p))
+#define pick(e, a, b, p) \
+    ptx_def((e)->is->kernel, PTX_SELP_F32, "f", (a), (b), (p))
 #define test(e, op, a, b) ptx_def((e)->is->kernel, (op), "p", (a), (b))
 
 /* Constants as sums of f32: log2(e), pi/2, 2/ln 2. */
 static const float log2e_high = 1.44269502f, log2e_low = 1.92596303e-8f;
-static const float half_pi[3] = {1.57079637f, -4.37113883e-8f, -1.71512451e-15f};
-static const float two_over_ln2_high = 2.88539004f, two_over_ln2_low = 3.85192607e-8f;
+static const float half_pi[3] = {1.57079637f, -4.37113883e-8f,
+                                 -1.71512451e-15f};
+static const float two_over_ln2_high = 2.88539004f,
+                   two_over_ln2_low = 3.85192607e-8f;
 static const float ln2 = 0.693147182f, two_over_pi = 0.636619747f;
 
 typedef struct ptx_operand operand;
 
 /* c[0] + u (c[1] + u (c[2] + ...)). */
-static operand polynomial(const struct element *e, operand u, const float *c, int count) {
+static operand polynomial(const struct element *e, operand u, const float *c,
+                          int count) {
     operand sum = ptx_f32(c[count - 1]);
     for (int k = count - 2; k >= 0; k--)
         sum = fma3(e, u, sum, ptx_f32(c[k]));
@@ -64,7 +69,8 @@ operand math_log(const struct element *e) {
 /* 1 - 2 / (exp(2x) + 1): absolute error about 2^-22.  Where contraction is not
  * allowed, small arguments get a polynomial of relative error 2^-22. */
 operand math_tanh(const struct element *e) {
-    static const float small[] = {-0.333332866f, 0.133284643f, -0.0531467460f, 0.0172957517f};
+    static const float small[] = {-0.333332866f, 0.133284643f, -0.0531467460f,
+                                  0.0172957517f};
     operand x = isel_in_register(e->is, PTX_F, e->in[0], "f");
     operand t = mul2(e, x, ptx_f32(2 * log2e_high));
     operand power = op1(e, PTX_EX2_APPROX_FTZ_F32, t);
@@ -81,11 +87,13 @@ operand math_tanh(const struct element *e) {
     return element_out(e, PTX_SELP_F32, near_zero, large, is_small);
 }
 
-/* sin(x + quadrant pi/2): Cody-Waite reduction to [-pi/4, pi/4] with pi/2 in three
- * parts (exact for |x| up to 2^15), then one of two polynomials. */
+/* sin(x + quadrant pi/2): Cody-Waite reduction to [-pi/4, pi/4] with pi/2 in
+ * three parts (exact for |x| up to 2^15), then one of two polynomials. */
 static operand sine(const struct element *e, int quadrant) {
-    static const float sin_terms[] = {-0.166666642f, 0.00833270047f, -0.000195777218f};
-    static const float cos_terms[] = {0.0416666642f, -0.00138882513f, 2.45373413e-05f};
+    static const float sin_terms[] = {-0.166666642f, 0.00833270047f,
+                                      -0.000195777218f};
+    static const float cos_terms[] = {0.0416666642f, -0.00138882513f,
+                                      2.45373413e-05f};
     struct ptx_kernel *k = e->is->kernel;
     operand x = isel_in_register(e->is, PTX_F, e->in[0], "f");
     operand turns = op1(e, PTX_CVT_EVEN_F32, mul2(e, x, ptx_f32(two_over_pi)));
@@ -109,8 +117,12 @@ static operand sine(const struct element *e, int quadrant) {
     return element_out(e, PTX_SELP_F32, neg1(e, value), value, half);
 }
 
-operand math_sin(const struct element *e) { return sine(e, 0); }
-operand math_cos(const struct element *e) { return sine(e, 1); }
+operand math_sin(const struct element *e) {
+    return sine(e, 0);
+}
+operand math_cos(const struct element *e) {
+    return sine(e, 1);
+}
 
 operand math_divf(const struct element *e) {
     if (!e->contract)
@@ -120,11 +132,12 @@ operand math_divf(const struct element *e) {
     return element_out(e, PTX_DIV_FULL_F32, e->in[0], e->in[1]);
 }
 
-/* ---- pow --------------------------------------------------------------------------- */
+/* ---- pow ---------------------------------------------------------------- */
 
-/* log2 of a positive finite number in two parts: exponent + 2/ln2 atanh(f/(2+f)),
- * f = mantissa - 1 in [sqrt(1/2) - 1, sqrt(2) - 1]. */
-static void log2_parts(const struct element *e, operand a, operand *out_high, operand *out_low) {
+/* log2 of a positive finite number in two parts: exponent + 2/ln2
+ * atanh(f/(2+f)), f = mantissa - 1 in [sqrt(1/2) - 1, sqrt(2) - 1]. */
+static void log2_parts(const struct element *e, operand a, operand *out_high,
+                       operand *out_low) {
     static const float terms[] = {0.961796939f, 0.576914310f, 0.426831663f};
     struct ptx_kernel *k = e->is->kernel;
     operand tiny = test(e, PTX_SETP_LT_F32, a, ptx_f32(1.17549435e-38f));
@@ -132,8 +145,10 @@ static void log2_parts(const struct element *e, operand a, operand *out_high, op
     a = pick(e, scaled, a, tiny);
     operand bias = pick(e, ptx_f32(-24), ptx_f32(0), tiny);
     operand bits = ptx_def(k, PTX_MOV_B32_FROM_F32, "r", a);
-    operand above = ptx_def(k, PTX_SUB_S32, "r", bits, ptx_imm(0x3F3504F3)); /* sqrt(1/2) */
-    operand exponent_bits = ptx_def(k, PTX_AND_B32, "r", above, ptx_imm(-8388608));
+    operand above =
+        ptx_def(k, PTX_SUB_S32, "r", bits, ptx_imm(0x3F3504F3)); /* sqrt(1/2) */
+    operand exponent_bits =
+        ptx_def(k, PTX_AND_B32, "r", above, ptx_imm(-8388608));
     operand mantissa_bits = ptx_def(k, PTX_SUB_S32, "r", bits, exponent_bits);
     operand m = ptx_def(k, PTX_MOV_F32_FROM_B32, "f", mantissa_bits);
     operand whole = ptx_def(k, PTX_SHR_S32, "r", exponent_bits, ptx_imm(23));
@@ -162,7 +177,8 @@ static void log2_parts(const struct element *e, operand a, operand *out_high, op
 }
 
 /* |x|^y for 0 < |x| < inf and finite y. */
-static operand power_of_magnitude(const struct element *e, operand magnitude, operand y) {
+static operand power_of_magnitude(const struct element *e, operand magnitude,
+                                  operand y) {
     operand high, low;
     log2_parts(e, magnitude, &high, &low);
     operand t = mul2(e, y, high);
@@ -177,7 +193,8 @@ static operand power_of_magnitude(const struct element *e, operand magnitude, op
 
 /* C's powf, special cases included (C17 F.10.4.4). */
 operand math_powf(const struct element *e) {
-    const operand zero = ptx_f32(0), one = ptx_f32(1), infinity = ptx_f32(__builtin_inff());
+    const operand zero = ptx_f32(0), one = ptx_f32(1),
+                  infinity = ptx_f32(__builtin_inff());
     const operand nan = ptx_f32_bits(0x7FC00000u);
     operand x = isel_in_register(e->is, PTX_F, e->in[0], "f");
     operand y = isel_in_register(e->is, PTX_F, e->in[1], "f");
@@ -200,9 +217,11 @@ operand math_powf(const struct element *e) {
     /* A negative base needs a whole exponent; an odd one keeps the sign. */
     operand half = mul2(e, y, ptx_f32(0.5f));
     operand is_whole = test(e, PTX_SETP_EQ_F32, op1(e, PTX_CVT_EVEN_F32, y), y);
-    operand half_whole = test(e, PTX_SETP_NE_F32, op1(e, PTX_CVT_EVEN_F32, half), half);
+    operand half_whole =
+        test(e, PTX_SETP_NE_F32, op1(e, PTX_CVT_EVEN_F32, half), half);
     operand odd = test(e, PTX_AND_PRED, is_whole, half_whole);
-    operand signed_value = ptx_def(e->is->kernel, PTX_COPYSIGN_F32, "f", x, value);
+    operand signed_value =
+        ptx_def(e->is->kernel, PTX_COPYSIGN_F32, "f", x, value);
     value = pick(e, signed_value, value, odd);
     operand negative = test(e, PTX_SETP_LT_F32, x, zero);
     operand finite_x = test(e, PTX_SETP_LT_F32, magnitude, infinity);

@@ -9,7 +9,8 @@ static void append_text(MlirStringRef text, void *buffer) {
 }
 
 /* Text of an attribute ("" when absent) in `buffer`. */
-static const char *attribute_text(MlirOperation op, const char *name, struct strbuf *buffer) {
+static const char *attribute_text(MlirOperation op, const char *name,
+                                  struct strbuf *buffer) {
     MlirAttribute attr = mlirOperationGetAttributeByName(op, ir_ref(name));
     if (!mlirAttributeIsNull(attr))
         mlirAttributePrint(attr, append_text, buffer);
@@ -29,8 +30,10 @@ const char *isel_reduction_kind(struct isel *is, MlirOperation op) {
     struct strbuf buffer;
     strbuf_init(&buffer, is->arena);
     const char *text = attribute_text(op, "kind", &buffer);
-    const char *begin = strchr(text, '<'), *end = begin ? strchr(begin, '>') : NULL;
-    return end ? arena_strndup(is->arena, begin + 1, (size_t)(end - begin - 1)) : NULL;
+    const char *begin = strchr(text, '<'),
+               *end = begin ? strchr(begin, '>') : NULL;
+    return end ? arena_strndup(is->arena, begin + 1, (size_t)(end - begin - 1))
+               : NULL;
 }
 
 bool isel_neutral_reduction(MlirOperation op) {
@@ -39,9 +42,10 @@ bool isel_neutral_reduction(MlirOperation op) {
     const char *kind = attribute_text(op, "kind", &buffer);
     double value = 1;
     bool known = ir_constant_float(ir_operand(op, 1), &value);
-    bool neutral = known && ((strstr(kind, "add") && value == 0) ||
-                             (strstr(kind, "maxnumf") && value == -__builtin_inf()) ||
-                             (strstr(kind, "minnumf") && value == __builtin_inf()));
+    bool neutral =
+        known && ((strstr(kind, "add") && value == 0) ||
+                  (strstr(kind, "maxnumf") && value == -__builtin_inf()) ||
+                  (strstr(kind, "minnumf") && value == __builtin_inf()));
     strbuf_destroy(&buffer);
     return neutral;
 }

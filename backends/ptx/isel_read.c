@@ -1,9 +1,10 @@
 /* Reads of captured tensors (attn.read) and of single elements (memref.*).
  *
- * Indices of attn.read are clamped to the tensor, so a read for a masked or padded
- * pair stays inside it.  The address is split by what the indices depend on: the
- * scalar and row parts are added up before the elements, the column part once for
- * each column, so a bias read at [h, q, kv] costs one addition an element. */
+ * Indices of attn.read are clamped to the tensor, so a read for a masked or
+ * padded pair stays inside it.  The address is split by what the indices depend
+ * on: the scalar and row parts are added up before the elements, the column
+ * part once for each column, so a bias read at [h, q, kv] costs one addition an
+ * element. */
 #include "backends/ptx/isel.h"
 
 struct read_plan {
@@ -12,9 +13,10 @@ struct read_plan {
     struct storage *index[ISEL_MAX_RANK];
     enum layout layout;
     int fragments;
-    struct ptx_operand base;       /* pointer + scalar indices */
-    struct ptx_operand *rows;      /* base + row indices; NULL: none */
-    struct ptx_operand columns[2]; /* offsets of the column indices of group columns_group */
+    struct ptx_operand base;  /* pointer + scalar indices */
+    struct ptx_operand *rows; /* base + row indices; NULL: none */
+    struct ptx_operand
+        columns[2]; /* offsets of the column indices of group columns_group */
     int columns_group;
     bool has_columns;
 };
@@ -33,34 +35,40 @@ struct read_plan *read_plan_create(struct isel *is, MlirOperation op) {
     for (int axis = 0; axis < plan->arg->rank; axis++) {
         plan->index[axis] = isel_storage(is, ir_operand(op, (size_t)axis + 1));
         plan->layout |= plan->index[axis]->layout;
-        plan->has_columns = plan->has_columns || plan->index[axis]->layout == LAYOUT_COLUMN;
+        plan->has_columns =
+            plan->has_columns || plan->index[axis]->layout == LAYOUT_COLUMN;
         if (plan->index[axis]->layout & LAYOUT_ROW)
             plan->fragments = plan->index[axis]->shape.fragments;
     }
     return plan;
 }
 
-enum layout read_plan_layout(const struct read_plan *plan) { return plan->layout; }
+enum layout read_plan_layout(const struct read_plan *plan) {
+    return plan->layout;
+}
 
 /* Extent - 1 of an axis. */
-static struct ptx_operand last_index(struct isel *is, struct argument *arg, int axis) {
+static struct ptx_operand last_index(struct isel *is, struct argument *arg,
+                                     int axis) {
     int index = (int)(arg - is->arguments.data);
-    struct ptx_operand *known = isel_constant_find(is, "last index", index, axis, 0, 0);
+    struct ptx_operand *known =
+        isel_constant_find(is, "last index", index, axis, 0, 0);
     if (known)
         return *known;
     struct ptx_operand extent = isel_param_extent(is, arg, axis);
     struct ptx_inst *saved = isel_entry_begin(is);
-    struct ptx_operand last =
-        ptx_def(is->kernel, PTX_ADD_S32, arena_printf(is->arena, "%s_last", arg->stem), extent,
-                ptx_imm(-1));
+    struct ptx_operand last = ptx_def(
+        is->kernel, PTX_ADD_S32, arena_printf(is->arena, "%s_last", arg->stem),
+        extent, ptx_imm(-1));
     isel_entry_end(is, saved);
     isel_constant_add(is, "last index", index, axis, 0, 0, last);
     return last;
 }
 
 /* address + clamped index * stride; `address` none: the product alone. */
-static struct ptx_operand add_index(struct isel *is, struct argument *arg, int axis,
-                                    struct ptx_operand index, struct ptx_operand address) {
+static struct ptx_operand add_index(struct isel *is, struct argument *arg,
+                                    int axis, struct ptx_operand index,
+                                    struct ptx_operand address) {
     struct ptx_kernel *k = is->kernel;
     bool constant = index.kind == PTX_OPERAND_IMM;
     if (constant && index.value <= 0 && ptx_is_reg(address))
@@ -69,8 +77,8 @@ static struct ptx_operand add_index(struct isel *is, struct argument *arg, int a
         index = ptx_def(k, PTX_MAX_S32, "r", index, ptx_imm(0));
     index = ptx_def(k, PTX_MIN_S32, "r", index, last_index(is, arg, axis));
     struct ptx_operand stride = isel_param_stride(is, arg, axis);
-    struct ptx_operand wide =
-        ptx_def(k, PTX_MUL_WIDE_S32, "rd", index, ptx_imm(isel_element_bytes(arg)));
+    struct ptx_operand wide = ptx_def(k, PTX_MUL_WIDE_S32, "rd", index,
+                                      ptx_imm(isel_element_bytes(arg)));
     if (!ptx_is_reg(address))
         return ptx_def(k, PTX_MUL_LO_S64, "rd", wide, stride);
     return ptx_def(k, PTX_MAD_LO_S64, "rd", wide, stride, address);
@@ -83,18 +91,21 @@ void read_plan_begin(struct isel *is, struct read_plan *plan) {
         struct storage *index = plan->index[axis];
         has_rows = has_rows || index->layout == LAYOUT_ROW;
         if (index->layout == LAYOUT_SCALAR)
-            plan->base = add_index(is, plan->arg, axis, isel_plain(is, index->elems[0]), plan->base);
+            plan->base = add_index(is, plan->arg, axis,
+                                   isel_plain(is, index->elems[0]), plan->base);
     }
     if (!has_rows)
         return;
-    plan->rows = ARENA_NEW_ARRAY(is->arena, struct ptx_operand, 2 * (size_t)plan->fragments);
+    plan->rows = ARENA_NEW_ARRAY(is->arena, struct ptx_operand,
+                                 2 * (size_t)plan->fragments);
     for (int r = 0; r < 2 * plan->fragments; r++) {
         plan->rows[r] = plan->base;
         for (int axis = 0; axis < plan->arg->rank; axis++)
             if (plan->index[axis]->layout == LAYOUT_ROW) {
-                struct ptx_operand index =
-                    isel_plain(is, storage_element(plan->index[axis], r / 2, r % 2, 0, 0));
-                plan->rows[r] = add_index(is, plan->arg, axis, index, plan->rows[r]);
+                struct ptx_operand index = isel_plain(
+                    is, storage_element(plan->index[axis], r / 2, r % 2, 0, 0));
+                plan->rows[r] =
+                    add_index(is, plan->arg, axis, index, plan->rows[r]);
             }
     }
 }
@@ -109,14 +120,16 @@ static void read_columns(struct isel *is, struct read_plan *plan, int j) {
         for (int axis = 0; axis < plan->arg->rank; axis++)
             if (plan->index[axis]->layout == LAYOUT_COLUMN)
                 plan->columns[c] =
-                    add_index(is, plan->arg, axis, run_element(is, plan->index[axis], 0, 0, j, c),
+                    add_index(is, plan->arg, axis,
+                              run_element(is, plan->index[axis], 0, 0, j, c),
                               plan->columns[c]);
     }
 }
 
 /* Loads one element and converts it to the language's type. */
 static struct ptx_operand load_element(struct isel *is, MlirType element,
-                                       struct ptx_operand address, struct ptx_operand dest) {
+                                       struct ptx_operand address,
+                                       struct ptx_operand dest) {
     struct ptx_kernel *k = is->kernel;
     struct element e = {.is = is, .dest = dest, .hint = "read"};
     address = ptx_address(address, 0);
@@ -127,36 +140,42 @@ static struct ptx_operand load_element(struct isel *is, MlirType element,
         return element_out(&e, PTX_SETP_NE_S32, byte, ptx_imm(0));
     }
     if (mlirTypeIsABF16(element)) { /* the upper half of an f32 */
-        struct ptx_operand word = ptx_def(k, PTX_LD_GLOBAL_NC_U16, "r", address);
+        struct ptx_operand word =
+            ptx_def(k, PTX_LD_GLOBAL_NC_U16, "r", address);
         word = ptx_def(k, PTX_SHL_B32, "r", word, ptx_imm(16));
         return element_out(&e, PTX_MOV_F32_FROM_B32, word);
     }
     if (ir_is_float(element)) {
-        struct ptx_operand half = ptx_def(k, PTX_LD_GLOBAL_NC_B16, "h", address);
+        struct ptx_operand half =
+            ptx_def(k, PTX_LD_GLOBAL_NC_B16, "h", address);
         return element_out(&e, PTX_CVT_F32_F16, half);
     }
     return element_out(&e, PTX_LD_GLOBAL_NC_B32, address);
 }
 
-struct ptx_operand read_plan_element(struct isel *is, struct read_plan *plan, int f, int i, int j,
-                                     int c, struct ptx_operand dest) {
-    struct ptx_operand address = plan->rows ? plan->rows[2 * f + i] : plan->base;
+struct ptx_operand read_plan_element(struct isel *is, struct read_plan *plan,
+                                     int f, int i, int j, int c,
+                                     struct ptx_operand dest) {
+    struct ptx_operand address =
+        plan->rows ? plan->rows[2 * f + i] : plan->base;
     if (plan->has_columns) {
         read_columns(is, plan, j);
-        address = ptx_def(is->kernel, PTX_ADD_S64, "rd", address, plan->columns[c]);
+        address =
+            ptx_def(is->kernel, PTX_ADD_S64, "rd", address, plan->columns[c]);
     }
     for (int axis = 0; axis < plan->arg->rank; axis++)
         if (plan->index[axis]->layout == LAYOUT_TILE)
             address = add_index(is, plan->arg, axis,
-                                run_element(is, plan->index[axis], f, i, j, c), address);
+                                run_element(is, plan->index[axis], f, i, j, c),
+                                address);
     return load_element(is, ir_element_type(plan->arg->type), address, dest);
 }
 
-/* ---- memref.load, memref.store, memref.dim ----------------------------------------- */
+/* ---- memref.load, memref.store, memref.dim ------------------------------ */
 
 /* Address of an element: shared (32 bits) or global (64 bits). */
-static struct ptx_operand element_address(struct isel *is, MlirOperation op, size_t memref,
-                                          bool *out_shared) {
+static struct ptx_operand element_address(struct isel *is, MlirOperation op,
+                                          size_t memref, bool *out_shared) {
     struct ptx_kernel *k = is->kernel;
     struct value *entry = isel_value(is, ir_operand(op, memref));
     *out_shared = entry->kind == VALUE_SHARED;
@@ -165,9 +184,11 @@ static struct ptx_operand element_address(struct isel *is, MlirOperation op, siz
         struct ptx_operand index = isel_scalar(is, ir_operand(op, memref + 1));
         struct ptx_operand smem = isel_smem(is);
         if (index.kind == PTX_OPERAND_IMM)
-            return ptx_address(smem, view->byte_offset + index.value * view->bytes);
-        struct ptx_operand address = ptx_def(k, PTX_MAD_LO_S32, arena_printf(is->arena, "%s_addr",
-                                             view->name), index, ptx_imm(view->bytes), smem);
+            return ptx_address(smem,
+                               view->byte_offset + index.value * view->bytes);
+        struct ptx_operand address = ptx_def(
+            k, PTX_MAD_LO_S32, arena_printf(is->arena, "%s_addr", view->name),
+            index, ptx_imm(view->bytes), smem);
         return ptx_address(address, view->byte_offset);
     }
     struct argument *arg = isel_argument(is, ir_operand(op, memref));
@@ -175,14 +196,18 @@ static struct ptx_operand element_address(struct isel *is, MlirOperation op, siz
     int bytes = isel_element_bytes(arg);
     for (int axis = 0; axis < arg->rank; axis++) {
         struct ptx_operand index = isel_in_register(
-            is, PTX_R, isel_scalar(is, ir_operand(op, memref + 1 + (size_t)axis)), "r");
+            is, PTX_R,
+            isel_scalar(is, ir_operand(op, memref + 1 + (size_t)axis)), "r");
         bool dense = !arg->strides[axis]; /* workspace, last axis of q, k, v */
         if (dense) {
-            address = ptx_def(k, PTX_MAD_WIDE_S32, "rd", index, ptx_imm(bytes), address);
+            address = ptx_def(k, PTX_MAD_WIDE_S32, "rd", index, ptx_imm(bytes),
+                              address);
             continue;
         }
-        struct ptx_operand wide = ptx_def(k, PTX_MUL_WIDE_S32, "rd", index, ptx_imm(bytes));
-        address = ptx_def(k, PTX_MAD_LO_S64, "rd", wide, isel_param_stride(is, arg, axis), address);
+        struct ptx_operand wide =
+            ptx_def(k, PTX_MUL_WIDE_S32, "rd", index, ptx_imm(bytes));
+        address = ptx_def(k, PTX_MAD_LO_S64, "rd", wide,
+                          isel_param_stride(is, arg, axis), address);
     }
     return ptx_address(address, 0);
 }
@@ -194,12 +219,14 @@ void lower_memref_load(struct isel *is, MlirOperation op) {
     if (!isel_describe(is, op, element, &type))
         return;
     struct ptx_operand address = element_address(is, op, 0, &shared);
-    enum ptx_op load = shared              ? (type.class == PTX_F ? PTX_LD_SHARED_F32 : PTX_LD_SHARED_B32)
-                       : type.class == PTX_F ? PTX_LD_GLOBAL_F32
-                       : type.class == PTX_H ? PTX_LD_GLOBAL_NC_B16
-                       : ir_element_bits(element) == 8 ? PTX_LD_GLOBAL_NC_U8
-                                                       : PTX_LD_GLOBAL_B32;
-    struct ptx_operand value = ptx_def(is->kernel, load, isel_hint(op, "load"), address);
+    enum ptx_op load =
+        shared ? (type.class == PTX_F ? PTX_LD_SHARED_F32 : PTX_LD_SHARED_B32)
+        : type.class == PTX_F           ? PTX_LD_GLOBAL_F32
+        : type.class == PTX_H           ? PTX_LD_GLOBAL_NC_B16
+        : ir_element_bits(element) == 8 ? PTX_LD_GLOBAL_NC_U8
+                                        : PTX_LD_GLOBAL_B32;
+    struct ptx_operand value =
+        ptx_def(is->kernel, load, isel_hint(op, "load"), address);
     isel_release(is, op);
     isel_bind(is, ir_result(op, 0), storage_scalar(is, type.class, value));
 }
@@ -211,7 +238,8 @@ void lower_memref_store(struct isel *is, MlirOperation op) {
     struct ptx_operand address = element_address(is, op, 1, &shared);
     bool f32 = value->class == PTX_F;
     if (value->class != PTX_F && value->class != PTX_R) {
-        isel_error(is, op, "memref.store: the PTX back end stores i32 and f32 only");
+        isel_error(is, op,
+                   "memref.store: the PTX back end stores i32 and f32 only");
         return;
     }
     operand = isel_in_register(is, value->class, operand, f32 ? "f" : "r");
@@ -224,10 +252,13 @@ void lower_memref_store(struct isel *is, MlirOperation op) {
 void lower_memref_dim(struct isel *is, MlirOperation op) {
     struct argument *arg = isel_argument(is, ir_operand(op, 0));
     int64_t axis = 0;
-    bool known = ir_constant_int(ir_operand(op, 1), &axis) && axis >= 0 && axis < arg->rank;
+    bool known = ir_constant_int(ir_operand(op, 1), &axis) && axis >= 0 &&
+                 axis < arg->rank;
     int64_t fixed = known ? ir_extent(arg->type, (int)axis) : -1;
     if (!known || (fixed < 0 && !arg->extents[axis])) {
-        isel_error(is, op, "memref.dim: only constant axes of captured tensors have an extent");
+        isel_error(is, op,
+                   "memref.dim: only constant axes of captured tensors have an "
+                   "extent");
         return;
     }
     struct ptx_operand extent =

@@ -18,7 +18,9 @@ struct member {
     enum member_kind kind;
     MlirOperation op;
     const struct element_rule *rule;
-    struct storage *in[4];
+    struct storage **in;
+    struct ptx_operand *in_operands; /* of the current element */
+    enum ptx_class *in_classes;
     int in_count;
     struct storage *result;
     bool live_out;
@@ -72,13 +74,18 @@ static const char *default_hint(const struct storage *storage) {
     return by_class[storage->class];
 }
 
-static void fill_element(struct isel *is, const struct member *m, int f, int i, int j, int c,
-                         struct element *out) {
-    *out = (struct element){.is = is, .op = m->op, .hint = m->hint, .contract = m->contract};
-    for (int k = 0; k < m->in_count; k++) {
+static void fill_element(struct isel *is, const struct member *m, int f, int i,
+                         int j, int c, struct element *out) {
+    *out = (struct element){
+        .is = is,
+        .op = m->op,
+        .in = m->in_operands,
+        .in_class = m->in_classes,
+        .hint = m->hint,
+        .contract = m->contract,
+    };
+    for (int k = 0; k < m->in_count; k++)
         out->in[k] = run_element(is, m->in[k], f, i, j, c);
-        out->in_class[k] = m->in[k]->class;
-    }
     if (m->result->elems)
         out->dest = storage_element(m->result, f, i, j, c);
 }
@@ -496,10 +503,16 @@ static bool member_of(struct isel *is, MlirOperation op, struct member *m,
     *m->result = *out_type;
     m->result->loop = is->loop;
     m->hint = isel_hint(op, default_hint(out_type));
-    for (size_t i = 0; i < ir_operand_count(op); i++) {
+    size_t count = ir_operand_count(op);
+    m->in = ARENA_NEW_ARRAY(is->arena, struct storage *, count);
+    m->in_operands = ARENA_NEW_ARRAY(is->arena, struct ptx_operand, count);
+    m->in_classes = ARENA_NEW_ARRAY(is->arena, enum ptx_class, count);
+    for (size_t i = 0; i < count; i++) {
         struct value *value = isel_value(is, ir_operand(op, i));
-        if (value->kind == VALUE_STORAGE && m->in_count < 4)
-            m->in[m->in_count++] = value->storage;
+        if (value->kind != VALUE_STORAGE)
+            continue;
+        m->in_classes[m->in_count] = value->storage->class;
+        m->in[m->in_count++] = value->storage;
     }
     return true;
 }
@@ -520,6 +533,8 @@ bool isel_elementwise(struct isel *is, MlirOperation op) {
     const struct element_rule *rule = element_rule_find(name);
     if (!rule && !read && !reduce && !partial)
         return false;
+    if (ir_is_op(op, "func.call") && !isel_declare_extern(is, op))
+        return true;
     struct member m;
     struct storage type;
     if (!member_of(is, op, &m, &type))

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* ---- Types ------------------------------------------------------------------------- */
+/* ---- Types -------------------------------------------------------------- */
 
 static bool describe_element(MlirType element, struct storage *out) {
     if (ir_is_f32(element)) {
@@ -13,7 +13,8 @@ static bool describe_element(MlirType element, struct storage *out) {
     } else if (ir_is_float(element) && ir_element_bits(element) == 16) {
         out->class = PTX_H;
         out->bf16 = mlirTypeIsABF16(element);
-    } else if (ir_is_i32(element) || mlirTypeIsAIndex(element) || ir_element_bits(element) == 8) {
+    } else if (ir_is_i32(element) || mlirTypeIsAIndex(element) ||
+               ir_element_bits(element) == 8) {
         out->class = PTX_R; /* index: extents and positions fit in 32 bits */
     } else {
         return false;
@@ -21,7 +22,8 @@ static bool describe_element(MlirType element, struct storage *out) {
     return true;
 }
 
-static bool describe_vector(struct isel *is, MlirType type, struct storage *out) {
+static bool describe_vector(struct isel *is, MlirType type,
+                            struct storage *out) {
     int64_t rows = ir_rows(type), columns = ir_columns(type);
     if (ir_rank(type) == 1) { /* result of a reduction over the columns */
         rows = ir_extent(type, 0);
@@ -37,7 +39,8 @@ static bool describe_vector(struct isel *is, MlirType type, struct storage *out)
         return false;
     out->shape = (struct tile_shape){(int)rows / fragment_rows, 1};
     out->layout = LAYOUT_ROW;
-    if (columns == 1 || columns == 4) /* 4: one partial result for each lane of a quad */
+    if (columns == 1 ||
+        columns == 4) /* 4: one partial result for each lane of a quad */
         return true;
     out->layout = LAYOUT_TILE;
     out->shape.groups = (int)columns / 8;
@@ -48,28 +51,37 @@ static bool describe_vector(struct isel *is, MlirType type, struct storage *out)
     return columns % 8 == 0;
 }
 
-bool isel_describe(struct isel *is, MlirOperation op, MlirType type, struct storage *out) {
+bool isel_describe(struct isel *is, MlirOperation op, MlirType type,
+                   struct storage *out) {
     *out = (struct storage){.shape = {1, 1}, .anchor_order = -1};
     bool known = describe_element(ir_element_type(type), out);
     if (known && ir_is_vector(type))
         known = describe_vector(is, type, out);
     if (!known) {
-        isel_error(is, op, "the PTX back end has no register layout for a value of '%s' (%d warps)",
+        isel_error(is, op,
+                   "the PTX back end has no register layout for a value of "
+                   "'%s' (%d warps)",
                    ir_op_name(op), is->warps);
     }
     return known;
 }
 
-/* ---- Storages ---------------------------------------------------------------------- */
+/* ---- Storages ----------------------------------------------------------- */
 
 struct storage *storage_create(struct isel *is, const struct storage *like) {
     struct storage *storage = ARENA_NEW(is->arena, struct storage);
     *storage = (struct storage){
-        .layout = like->layout, .class = like->class, .packed = like->packed,
-        .bf16 = like->bf16, .shape = like->shape, .loop = is->loop, .anchor_order = -1,
+        .layout = like->layout,
+        .class = like->class,
+        .packed = like->packed,
+        .bf16 = like->bf16,
+        .shape = like->shape,
+        .loop = is->loop,
+        .anchor_order = -1,
     };
     int count = layout_count(storage->layout, storage->shape, storage->packed);
-    storage->elems = ARENA_NEW_ARRAY(is->arena, struct ptx_operand, (size_t)count);
+    storage->elems =
+        ARENA_NEW_ARRAY(is->arena, struct ptx_operand, (size_t)count);
     return storage;
 }
 
@@ -77,7 +89,8 @@ static int element_count(const struct storage *storage) {
     return layout_count(storage->layout, storage->shape, storage->packed);
 }
 
-void storage_fill_registers(struct isel *is, struct storage *storage, const char *hint) {
+void storage_fill_registers(struct isel *is, struct storage *storage,
+                            const char *hint) {
     for (int i = 0; i < element_count(storage); i++)
         storage->elems[i] = ptx_reg_new(is->kernel, storage->class, hint);
     storage->owned = true;
@@ -85,23 +98,26 @@ void storage_fill_registers(struct isel *is, struct storage *storage, const char
 
 struct storage *storage_scalar(struct isel *is, enum ptx_class class,
                                struct ptx_operand operand) {
-    struct storage like = {.layout = LAYOUT_SCALAR, .class = class, .shape = {1, 1}};
+    struct storage like = {
+        .layout = LAYOUT_SCALAR, .class = class, .shape = {1, 1}};
     struct storage *storage = storage_create(is, &like);
     storage->elems[0] = operand;
     return storage;
 }
 
-bool storage_dies(const struct isel *is, const struct storage *storage, int uses_now) {
+bool storage_dies(const struct isel *is, const struct storage *storage,
+                  int uses_now) {
     return storage->owned && storage->elems && storage->loop == is->loop &&
            storage->in_flight == 0 && storage->uses == uses_now;
 }
 
-struct ptx_operand storage_element(const struct storage *storage, int f, int i, int j, int c) {
-    return storage->elems[layout_index(storage->layout, storage->shape, storage->packed, f, i, j,
-                                       c)];
+struct ptx_operand storage_element(const struct storage *storage, int f, int i,
+                                   int j, int c) {
+    return storage->elems[layout_index(storage->layout, storage->shape,
+                                       storage->packed, f, i, j, c)];
 }
 
-/* ---- The value map ----------------------------------------------------------------- */
+/* ---- The value map ------------------------------------------------------ */
 
 static size_t slot_of(const struct isel *is, const void *key) {
     size_t slot = (size_t)(((uintptr_t)key >> 3) * 0x9E3779B97F4A7C15u >> 20);
@@ -122,9 +138,10 @@ static void grow_values(struct isel *is) {
             is->values[slot_of(is, old[i].key)] = old[i];
 }
 
-/* Values may be shared by an op and, when a results list is zero-based, a block:
- * the pointer of a value is unique. */
-static struct value *add_value(struct isel *is, MlirValue value, enum value_kind kind) {
+/* Values may be shared by an op and, when a results list is zero-based, a
+ * block: the pointer of a value is unique. */
+static struct value *add_value(struct isel *is, MlirValue value,
+                               enum value_kind kind) {
     if (2 * (is->value_count + 1) > is->value_capacity)
         grow_values(is);
     struct value *entry = &is->values[slot_of(is, value.ptr)];
@@ -135,8 +152,8 @@ static struct value *add_value(struct isel *is, MlirValue value, enum value_kind
 
 static int count_uses(MlirValue value) {
     int count = 0;
-    for (MlirOpOperand use = mlirValueGetFirstUse(value); !mlirOpOperandIsNull(use);
-         use = mlirOpOperandGetNextUse(use))
+    for (MlirOpOperand use = mlirValueGetFirstUse(value);
+         !mlirOpOperandIsNull(use); use = mlirOpOperandGetNextUse(use))
         count++;
     return count;
 }
@@ -150,16 +167,19 @@ void isel_bind(struct isel *is, MlirValue value, struct storage *storage) {
     }
 }
 
-void isel_bind_shared(struct isel *is, MlirValue value, struct shared_view *view) {
+void isel_bind_shared(struct isel *is, MlirValue value,
+                      struct shared_view *view) {
     add_value(is, value, VALUE_SHARED)->shared = view;
 }
 
-void isel_bind_other(struct isel *is, MlirValue value, enum value_kind kind, int argument) {
+void isel_bind_other(struct isel *is, MlirValue value, enum value_kind kind,
+                     int argument) {
     add_value(is, value, kind)->argument = argument;
 }
 
 struct value *isel_find(struct isel *is, MlirValue value) {
-    struct value *entry = is->value_capacity ? &is->values[slot_of(is, value.ptr)] : NULL;
+    struct value *entry =
+        is->value_capacity ? &is->values[slot_of(is, value.ptr)] : NULL;
     return entry && entry->key ? entry : NULL;
 }
 
@@ -167,7 +187,8 @@ struct value *isel_value(struct isel *is, MlirValue value) {
     struct value *entry = isel_find(is, value);
     if (!entry) {
         MlirOperation op = ir_def(value);
-        ir_ice(mlirOperationIsNull(op) ? is->func : op, "ptx: value without a lowering");
+        ir_ice(mlirOperationIsNull(op) ? is->func : op,
+               "ptx: value without a lowering");
     }
     return entry;
 }
@@ -201,7 +222,7 @@ void isel_release(struct isel *is, MlirOperation op) {
     }
 }
 
-/* ---- Operands ---------------------------------------------------------------------- */
+/* ---- Operands ----------------------------------------------------------- */
 
 struct ptx_operand isel_plain(struct isel *is, struct ptx_operand operand) {
     if (operand.kind != PTX_OPERAND_ADDRESS)
@@ -229,7 +250,8 @@ static enum ptx_op move_op(enum ptx_class class) {
     }
 }
 
-void isel_move(struct isel *is, struct ptx_operand to, struct ptx_operand from) {
+void isel_move(struct isel *is, struct ptx_operand to,
+               struct ptx_operand from) {
     enum ptx_class class = ptx_reg_class(is->kernel, to.reg);
     if (from.kind == PTX_OPERAND_ADDRESS) {
         struct ptx_operand base = {.kind = PTX_OPERAND_REG, .reg = from.reg};
@@ -243,7 +265,8 @@ void isel_move(struct isel *is, struct ptx_operand to, struct ptx_operand from) 
 }
 
 struct ptx_operand isel_in_register(struct isel *is, enum ptx_class class,
-                                    struct ptx_operand operand, const char *hint) {
+                                    struct ptx_operand operand,
+                                    const char *hint) {
     if (ptx_is_reg(operand))
         return operand;
     struct ptx_operand reg = ptx_reg_new(is->kernel, class, hint);
@@ -251,17 +274,19 @@ struct ptx_operand isel_in_register(struct isel *is, enum ptx_class class,
     return reg;
 }
 
-/* ---- Parallel moves ---------------------------------------------------------------- */
+/* ---- Parallel moves ----------------------------------------------------- */
 
 static bool reads(struct ptx_operand operand, uint32_t reg) {
-    return (operand.kind == PTX_OPERAND_REG || operand.kind == PTX_OPERAND_ADDRESS) &&
+    return (operand.kind == PTX_OPERAND_REG ||
+            operand.kind == PTX_OPERAND_ADDRESS) &&
            operand.reg == reg;
 }
 
 /* A pending move whose destination no other pending move still reads; -1: all
  * pending moves form cycles. */
-static int find_free_move(const struct ptx_operand *to, const struct ptx_operand *from,
-                          const bool *done, int count) {
+static int find_free_move(const struct ptx_operand *to,
+                          const struct ptx_operand *from, const bool *done,
+                          int count) {
     for (int i = 0; i < count; i++) {
         bool free = !done[i];
         for (int k = 0; free && k < count; k++)
@@ -272,9 +297,10 @@ static int find_free_move(const struct ptx_operand *to, const struct ptx_operand
     return -1;
 }
 
-void isel_move_all(struct isel *is, const struct ptx_operand *to, const struct ptx_operand *from,
-                   int count) {
-    struct ptx_operand *source = ARENA_NEW_ARRAY(is->arena, struct ptx_operand, (size_t)count);
+void isel_move_all(struct isel *is, const struct ptx_operand *to,
+                   const struct ptx_operand *from, int count) {
+    struct ptx_operand *source =
+        ARENA_NEW_ARRAY(is->arena, struct ptx_operand, (size_t)count);
     bool *done = ARENA_NEW_ARRAY(is->arena, bool, (size_t)count);
     if (count > 0)
         memcpy(source, from, (size_t)count * sizeof *source);
@@ -298,17 +324,18 @@ void isel_move_all(struct isel *is, const struct ptx_operand *to, const struct p
     }
 }
 
-void isel_add_moves(struct isel *is, struct move_list *list, const struct storage *to,
-                    const struct storage *from) {
+void isel_add_moves(struct isel *is, struct move_list *list,
+                    const struct storage *to, const struct storage *from) {
     if (to == from || to->elems == from->elems)
         return;
     for (int f = 0; f < to->shape.fragments; f++)
         for (int j = 0; j < to->shape.groups; j++)
             for (int k = 0; k < 4; k++) {
                 int i = k >> 1, c = k & 1;
-                bool first = (to->layout & LAYOUT_ROW || (f == 0 && i == 0)) &&
-                             (to->layout & LAYOUT_COLUMN || (j == 0 && c == 0)) &&
-                             !(to->packed && c == 1);
+                bool first =
+                    (to->layout & LAYOUT_ROW || (f == 0 && i == 0)) &&
+                    (to->layout & LAYOUT_COLUMN || (j == 0 && c == 0)) &&
+                    !(to->packed && c == 1);
                 struct ptx_operand a, b;
                 if (!first)
                     continue;

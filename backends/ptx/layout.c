@@ -17,8 +17,8 @@ int layout_count(enum layout layout, struct tile_shape shape, bool packed) {
     return (packed ? 2 : 4) * shape.fragments * shape.groups;
 }
 
-int layout_index(enum layout layout, struct tile_shape shape, bool packed, int f, int i, int j,
-                 int c) {
+int layout_index(enum layout layout, struct tile_shape shape, bool packed,
+                 int f, int i, int j, int c) {
     switch (layout) {
     case LAYOUT_SCALAR:
         return 0;
@@ -38,7 +38,8 @@ int swizzle_period(struct swizzle swizzle) {
 }
 
 const char *swizzle_check(struct swizzle swizzle, int byte_offset) {
-    if (swizzle.pitch < 1 || swizzle.bits < 0 || swizzle.bits > 3 || swizzle.shift < 0)
+    if (swizzle.pitch < 1 || swizzle.bits < 0 || swizzle.bits > 3 ||
+        swizzle.shift < 0)
         return "pitch or swizzle out of range";
     if (byte_offset % 16 != 0)
         return "offset is not a multiple of 16 bytes";

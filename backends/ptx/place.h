@@ -6,8 +6,10 @@
 
 #include "support/diag.h"
 
-/* Reports `message` at the op's location: with source line and caret when the file
- * is in the sink's source set, else with "file:line:col: " before the message. */
-void ptx_error_at(struct diag_sink *sink, MlirOperation op, const char *message);
+/* Reports `message` at the op's location: with source line and caret when the
+ * file is in the sink's source set, else with "file:line:col: " before the
+ * message. */
+void ptx_error_at(struct diag_sink *sink, MlirOperation op,
+                  const char *message);
 
 #endif

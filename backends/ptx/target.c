@@ -8,17 +8,21 @@
 enum { KIB = 1024 };
 
 #define HOPPER (PTX_CAP_TMA | PTX_CAP_STMATRIX)
+#define HOPPER_A (HOPPER | PTX_CAP_WGMMA)
+#define BLACKWELL_A (HOPPER | PTX_CAP_TCGEN05)
 
+/* clang-format off */
 static const struct ptx_target targets[] = {
-    /* name     sm   only  ISA capabilities                     CTA        SM         registers    threads */
-    {"sm_80",   80,  false, 70, 0,                              163 * KIB, 164 * KIB, 65536, 255, 1024},
-    {"sm_86",   86,  false, 71, 0,                              99 * KIB,  100 * KIB, 65536, 255, 1024},
-    {"sm_89",   89,  false, 78, 0,                              99 * KIB,  100 * KIB, 65536, 255, 1024},
-    {"sm_90",   90,  false, 78, HOPPER,                         227 * KIB, 228 * KIB, 65536, 255, 1024},
-    {"sm_90a",  90,  true,  80, HOPPER | PTX_CAP_WGMMA,         227 * KIB, 228 * KIB, 65536, 255, 1024},
-    {"sm_100a", 100, true,  86, HOPPER | PTX_CAP_TCGEN05,       227 * KIB, 228 * KIB, 65536, 255, 1024},
-    {"sm_120",  120, false, 87, HOPPER,                         99 * KIB,  100 * KIB, 65536, 255, 1024},
+    /* name     sm   only   ISA capabilities    CTA        SM         registers   threads */
+    {"sm_80",   80,  false, 70, 0,              163 * KIB, 164 * KIB, 65536, 255, 1024},
+    {"sm_86",   86,  false, 71, 0,               99 * KIB, 100 * KIB, 65536, 255, 1024},
+    {"sm_89",   89,  false, 78, 0,               99 * KIB, 100 * KIB, 65536, 255, 1024},
+    {"sm_90",   90,  false, 78, HOPPER,         227 * KIB, 228 * KIB, 65536, 255, 1024},
+    {"sm_90a",  90,  true,  80, HOPPER_A,       227 * KIB, 228 * KIB, 65536, 255, 1024},
+    {"sm_100a", 100, true,  86, BLACKWELL_A,    227 * KIB, 228 * KIB, 65536, 255, 1024},
+    {"sm_120",  120, false, 87, HOPPER,          99 * KIB, 100 * KIB, 65536, 255, 1024},
 };
+/* clang-format on */
 
 enum { TARGET_COUNT = sizeof targets / sizeof targets[0] };
 

@@ -15,14 +15,14 @@ enum ptx_capability {
 };
 
 struct ptx_target {
-    const char *name;           /* "sm_80", as in `.target` and in specs */
-    int sm;                     /* 80 */
-    bool specific;              /* the "a" targets: code runs on that chip only */
-    int min_isa;                /* lowest `.version` that knows it, times ten */
-    unsigned capabilities;      /* enum ptx_capability */
-    int shared_bytes_per_cta;   /* dynamic shared memory a kernel may opt into */
+    const char *name;         /* "sm_80", as in `.target` and in specs */
+    int sm;                   /* 80 */
+    bool specific;            /* the "a" targets: code runs on that chip only */
+    int min_isa;              /* lowest `.version` that knows it, times ten */
+    unsigned capabilities;    /* enum ptx_capability */
+    int shared_bytes_per_cta; /* dynamic shared memory a kernel may opt into */
     int shared_bytes_per_sm;
-    int registers_per_sm;       /* 32-bit */
+    int registers_per_sm; /* 32-bit */
     int registers_per_thread;
     int threads_per_cta;
 };

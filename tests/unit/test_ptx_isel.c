@@ -1,5 +1,5 @@
-/* Structure of the emitted PTX: counts of instructions, what is computed how often,
- * registers that stay in place, errors. */
+/* Structure of the emitted PTX: counts of instructions, what is computed how
+ * often, registers that stay in place, errors. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,12 +8,13 @@
 
 static int count_in(const char *begin, const char *end, const char *word) {
     int count = 0;
-    for (const char *at = begin; (at = strstr(at, word)) != NULL && at < end; at += strlen(word))
+    for (const char *at = begin; (at = strstr(at, word)) != NULL && at < end;
+         at += strlen(word))
         count++;
     return count;
 }
 
-/* ---- A whole kernel ---------------------------------------------------------------- */
+/* ---- A whole kernel ----------------------------------------------------- */
 
 Test(ptx_isel, instruction_counts) {
     struct ptx_case c = ptx_case_file("causal-d64", "sm_80");
@@ -34,11 +35,12 @@ Test(ptx_isel, instruction_counts) {
     ptx_case_end(&c);
 }
 
-/* Accumulators stay where they are: nothing but the row state moves at the end of
- * the loop, and the arm that passes the scores on is empty. */
+/* Accumulators stay where they are: nothing but the row state moves at the end
+ * of the loop, and the arm that passes the scores on is empty. */
 Test(ptx_isel, accumulators_stay_in_place) {
     struct ptx_case c = ptx_case_file("causal-d64", "sm_80");
-    const char *loop = strstr(c.text, "\nloop_"), *end = strstr(c.text, "epilogue");
+    const char *loop = strstr(c.text, "\nloop_"),
+               *end = strstr(c.text, "epilogue");
     cr_assert(loop && end);
     cr_assert_eq(count_in(loop, end, "mov.f32 %acc"), 0);
     cr_assert_eq(count_in(loop, end, "mov.f32 %s"), 0);
@@ -48,7 +50,8 @@ Test(ptx_isel, accumulators_stay_in_place) {
 }
 
 Test(ptx_isel, same_input_same_bytes) {
-    struct ptx_case a = ptx_case_file("bias-d64", "sm_80"), b = ptx_case_file("bias-d64", "sm_80");
+    struct ptx_case a = ptx_case_file("bias-d64", "sm_80"),
+                    b = ptx_case_file("bias-d64", "sm_80");
     cr_assert_str_eq(a.text, b.text);
     ptx_case_end(&a);
     ptx_case_end(&b);
@@ -59,9 +62,11 @@ Test(ptx_isel, assembles_without_spills) {
         const char *file;
         bool may_spill; /* D > 128 */
     } files[] = {
-        {"causal-d16", false},     {"full-d32-frag", false},  {"causal-d64", false},
-        {"softcap-d64", false},    {"bias-d64", false},       {"full-d72", false},
-        {"causal-d128", false},    {"document", false},       {"causal-192-128", true},  {"full-d256", true},
+        {"causal-d16", false},    {"full-d32-frag", false},
+        {"causal-d64", false},    {"softcap-d64", false},
+        {"bias-d64", false},      {"full-d72", false},
+        {"causal-d128", false},   {"document", false},
+        {"causal-192-128", true}, {"full-d256", true},
     };
     static const char *const archs[] = {"sm_80", "sm_90"};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
@@ -70,8 +75,8 @@ Test(ptx_isel, assembles_without_spills) {
             cr_assert_not_null(c.text, "%s", ptx_case_errors(&c));
             int spills = ptx_assemble(c.text, archs[k]);
             cr_assert_neq(spills, -2, "%s for %s", files[i].file, archs[k]);
-            cr_assert(files[i].may_spill || spills <= 0, "%s for %s: %d bytes", files[i].file,
-                      archs[k], spills);
+            cr_assert(files[i].may_spill || spills <= 0, "%s for %s: %d bytes",
+                      files[i].file, archs[k], spills);
             ptx_case_end(&c);
         }
 }
@@ -83,7 +88,8 @@ Test(ptx_isel, launch_facts) {
     cr_assert_str_eq(entry->name, "bias");
     cr_assert_eq(entry->threads, 128);
     cr_assert_eq(c.info.tile_m, 64);
-    /* q k v o: pointer and 3 strides; lse the same; 5 sizes; bias 1 + 3 + 3; slopes 1 + 1 + 1. */
+    /* q k v o: pointer and 3 strides; lse the same; 5 sizes; bias 1 + 3 + 3;
+     * slopes 1 + 1 + 1. */
     cr_assert_eq(entry->param_count, 5 * 4 + 5 + 7 + 3);
     cr_assert_eq(ptx_count(c.text, "    .param ."), (int)entry->param_count);
     const struct kernel_param *bias = &entry->params[25];
@@ -98,8 +104,8 @@ Test(ptx_isel, launch_facts) {
     ptx_case_end(&c);
 }
 
-/* Summaries are entries before the main kernel and share its workspace; the list of
- * key blocks is made by ballots. */
+/* Summaries are entries before the main kernel and share its workspace; the
+ * list of key blocks is made by ballots. */
 Test(ptx_isel, summary_kernels_and_lists) {
     struct ptx_case c = ptx_case_file("document", "sm_80");
     cr_assert_not_null(c.text, "%s", ptx_case_errors(&c));
@@ -133,21 +139,27 @@ Test(ptx_isel, annotations) {
     cr_assert_not_null(strstr(c.text, "    // @ specs/document.attn:"));
     cr_assert_not_null(strstr(c.text, "    // ---- mainloop\n"));
     cr_assert_not_null(strstr(c.text, "    // ---- epilogue\n"));
-    cr_assert_not_null(strstr(c.text, "    // ---- dot: 128 x 64 x 128, q with k transposed\n"));
+    cr_assert_not_null(strstr(
+        c.text, "    // ---- dot: 128 x 64 x 128, q with k transposed\n"));
     ptx_case_end(&c);
 }
 
-/* ---- Small pieces ------------------------------------------------------------------ */
+/* ---- Small pieces ------------------------------------------------------- */
 
-/* A kernel of one warp with the given body; %n is an i32 size, %w a workspace. */
+/* A kernel of one warp with the given body; %n is an i32 size, %w a workspace.
+ */
 static struct ptx_case small(const char *body) {
     char ir[8192];
-    snprintf(ir, sizeof ir,
-             "#wg = #gpu.address_space<workgroup>\n"
-             "module { func.func @f(%%n: i32 {attn.arg = \"size:q_len\"}, %%w: memref<?xf32> "
-             "{attn.arg = \"workspace:0\", attn.workspace_bytes = [\"q_len\"]}, "
-             "%%o: memref<?x?x?x16xf16, strided<[?, ?, ?, 1]>> {attn.arg = \"o\"})\n"
-             "attributes {attn.kernel = \"main\", attn.warps = 1 : i32} {\n%s\nreturn\n}}\n", body);
+    snprintf(
+        ir, sizeof ir,
+        "#wg = #gpu.address_space<workgroup>\n"
+        "module { func.func @f(%%n: i32 {attn.arg = \"size:q_len\"}, %%w: "
+        "memref<?xf32> "
+        "{attn.arg = \"workspace:0\", attn.workspace_bytes = [\"q_len\"]}, "
+        "%%o: memref<?x?x?x16xf16, strided<[?, ?, ?, 1]>> {attn.arg = \"o\"})\n"
+        "attributes {attn.kernel = \"main\", attn.warps = 1 : i32} "
+        "{\n%s\nreturn\n}}\n",
+        body);
     return ptx_case_text(ir, "sm_80");
 }
 
@@ -164,15 +176,16 @@ static const char store_tile[] =
     "\"attn.store\"(%half, %o, %n, %n, %n, %n) : (vector<16x16xf16>, "
     "memref<?x?x?x16xf16, strided<[?, ?, ?, 1]>>, i32, i32, i32, i32) -> ()\n";
 
-/* What depends on rows only is computed once a row, on columns only once a column,
- * even where its type is that of the tile: the tile has 8 elements a lane, 2 rows, 4
- * columns. */
+/* What depends on rows only is computed once a row, on columns only once a
+ * column, even where its type is that of the tile: the tile has 8 elements a
+ * lane, 2 rows, 4 columns. */
 Test(ptx_isel, rows_and_columns_are_computed_once) {
     char body[4096];
     snprintf(body, sizeof body, "%s%s%s", rows,
              "%rf = arith.sitofp %rt : vector<16x16xi32> to vector<16x16xf32>\n"
              "%cu = arith.uitofp %ct : vector<16x16xi32> to vector<16x16xf32>\n"
-             "%t = arith.mulf %rf, %cu : vector<16x16xf32>\n", store_tile);
+             "%t = arith.mulf %rf, %cu : vector<16x16xf32>\n",
+             store_tile);
     struct ptx_case c = small(body);
     cr_assert_not_null(c.text, "%s", ptx_case_errors(&c));
     cr_assert_eq(ptx_count(c.text, "cvt.rn.f32.s32"), 2, "%s", c.text);
@@ -184,11 +197,12 @@ Test(ptx_isel, rows_and_columns_are_computed_once) {
 
 /* f32 arithmetic is rounded step by step unless it may contract. */
 Test(ptx_isel, contraction_only_where_allowed) {
-    struct ptx_case c = small("%c0 = arith.constant 0 : index\n"
-                              "%a = memref.load %w[%c0] : memref<?xf32>\n"
-                              "%b = arith.mulf %a, %a : f32\n"
-                              "%d = arith.addf %b, %a fastmath<contract> : f32\n"
-                              "memref.store %d, %w[%c0] : memref<?xf32>");
+    struct ptx_case c =
+        small("%c0 = arith.constant 0 : index\n"
+              "%a = memref.load %w[%c0] : memref<?xf32>\n"
+              "%b = arith.mulf %a, %a : f32\n"
+              "%d = arith.addf %b, %a fastmath<contract> : f32\n"
+              "memref.store %d, %w[%c0] : memref<?xf32>");
     cr_assert_not_null(strstr(c.text, "mul.rn.f32"));
     cr_assert_not_null(strstr(c.text, "add.f32"));
     cr_assert_null(strstr(c.text, "add.rn.f32"));
@@ -197,43 +211,52 @@ Test(ptx_isel, contraction_only_where_allowed) {
 
 /* Values that swap in each round need a third register. */
 Test(ptx_isel, parallel_moves) {
-    struct ptx_case c = small("%c0 = arith.constant 0 : i32\n%c1 = arith.constant 1 : i32\n"
-                              "%k = arith.constant 0 : index\n"
-                              "%r:2 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %c0, %y = %c1)"
-                              " -> (i32, i32) : i32 { scf.yield %y, %x : i32, i32 }\n"
-                              "%f = arith.sitofp %r#0 : i32 to f32\n"
-                              "memref.store %f, %w[%k] : memref<?xf32>");
+    struct ptx_case c = small(
+        "%c0 = arith.constant 0 : i32\n%c1 = arith.constant 1 : i32\n"
+        "%k = arith.constant 0 : index\n"
+        "%r:2 = scf.for %i = %c0 to %n step %c1 iter_args(%x = %c0, %y = %c1)"
+        " -> (i32, i32) : i32 { scf.yield %y, %x : i32, i32 }\n"
+        "%f = arith.sitofp %r#0 : i32 to f32\n"
+        "memref.store %f, %w[%k] : memref<?xf32>");
     cr_assert_not_null(c.text, "%s", ptx_case_errors(&c));
-    cr_assert_not_null(strstr(c.text, "mov.b32 %swap, %c0;\n    mov.b32 %c0, %c1;\n"
-                                      "    mov.b32 %c1, %swap;"), "%s", c.text);
+    cr_assert_not_null(strstr(c.text,
+                              "mov.b32 %swap, %c0;\n    mov.b32 %c0, %c1;\n"
+                              "    mov.b32 %c1, %swap;"),
+                       "%s", c.text);
     ptx_case_end(&c);
 }
 
 Test(ptx_isel, unknown_operation_is_an_error) {
-    struct ptx_case c = small("%a = arith.constant 1.0 : f32\n%b = math.erf %a : f32\n"
-                              "%k = arith.constant 0 : index\n"
-                              "memref.store %b, %w[%k] : memref<?xf32>");
+    struct ptx_case c =
+        small("%a = arith.constant 1.0 : f32\n%b = math.erf %a : f32\n"
+              "%k = arith.constant 0 : index\n"
+              "memref.store %b, %w[%k] : memref<?xf32>");
     cr_assert_null(c.text);
-    cr_assert_not_null(strstr(ptx_case_errors(&c), "has no lowering for 'math.erf'"));
+    cr_assert_not_null(
+        strstr(ptx_case_errors(&c), "has no lowering for 'math.erf'"));
     ptx_case_end(&c);
 }
 
 Test(ptx_isel, illegal_swizzle_is_an_error) {
-    struct ptx_case c = small("%s = \"attn.shared\"() {name = \"t\", byte_offset = 0 : i32, "
-                              "pitch = 6 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} "
-                              ": () -> memref<16x48xf16, #wg>\n"
-                              "%t = \"attn.fragments\"(%s) : (memref<16x48xf16, #wg>) -> "
-                              "vector<16x48xf16>\n");
+    struct ptx_case c = small(
+        "%s = \"attn.shared\"() {name = \"t\", byte_offset = 0 : i32, "
+        "pitch = 6 : i32, swizzle_bits = 3 : i32, swizzle_shift = 0 : i32} "
+        ": () -> memref<16x48xf16, #wg>\n"
+        "%t = \"attn.fragments\"(%s) : (memref<16x48xf16, #wg>) -> "
+        "vector<16x48xf16>\n");
     cr_assert_null(c.text);
     cr_assert_not_null(strstr(ptx_case_errors(&c), "pitch is not a multiple"));
     ptx_case_end(&c);
 }
 
 Test(ptx_isel, too_much_shared_memory_is_an_error) {
-    struct ptx_case c = ptx_case_text("module { func.func @f() attributes {attn.kernel = \"main\", "
-                                      "attn.shared_bytes = 170000 : i32} { return } }", "sm_80");
+    struct ptx_case c = ptx_case_text(
+        "module { func.func @f() attributes {attn.kernel = \"main\", "
+        "attn.shared_bytes = 170000 : i32} { return } }",
+        "sm_80");
     cr_assert_null(c.text);
-    cr_assert_not_null(strstr(ptx_case_errors(&c),
-                              "kernel needs 170000 bytes of shared memory, sm_80 has 166912"));
+    cr_assert_not_null(
+        strstr(ptx_case_errors(&c),
+               "kernel needs 170000 bytes of shared memory, sm_80 has 166912"));
     ptx_case_end(&c);
 }

@@ -1,5 +1,6 @@
-/* Scalar functions and integer operations of the back end, on the emulator against
- * libm: 2^-20 relative, or 2^-22 absolute near a zero (language.md, Accuracy). */
+/* Scalar functions and integer operations of the back end, on the emulator
+ * against libm: 2^-20 relative, or 2^-22 absolute near a zero (language.md,
+ * Accuracy). */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,10 +15,14 @@ enum { COUNT = 4096, THREADS = 32 };
 /* z[i] = OPS of %a = x[i] and %c = y[i]; the operations define %r. */
 static const char kernel[] =
     "module {\n"
-    "  func.func @f(%%x: memref<?x%s> {attn.arg = \"workspace:0\", attn.workspace_bytes = [\"16\"]},\n"
-    "      %%y: memref<?x%s> {attn.arg = \"workspace:1\", attn.workspace_bytes = [\"16\"]},\n"
-    "      %%z: memref<?x%s> {attn.arg = \"workspace:2\", attn.workspace_bytes = [\"16\"]})\n"
-    "      attributes {attn.kernel = \"summary\", attn.warps = 1 : i32, attn.grid = [\"1\"]} {\n"
+    "  func.func @f(%%x: memref<?x%s> {attn.arg = \"workspace:0\", "
+    "attn.workspace_bytes = [\"16\"]},\n"
+    "      %%y: memref<?x%s> {attn.arg = \"workspace:1\", attn.workspace_bytes "
+    "= [\"16\"]},\n"
+    "      %%z: memref<?x%s> {attn.arg = \"workspace:2\", attn.workspace_bytes "
+    "= [\"16\"]})\n"
+    "      attributes {attn.kernel = \"summary\", attn.warps = 1 : i32, "
+    "attn.grid = [\"1\"]} {\n"
     "    %%c32 = arith.constant 32 : index\n"
     "    %%b = gpu.block_id x\n"
     "    %%t = gpu.thread_id x\n"
@@ -32,7 +37,8 @@ static const char kernel[] =
     "}\n";
 
 /* Runs the kernel; x, y, z hold COUNT words. */
-static void run(const char *type, const char *ops, const void *x, const void *y, void *z) {
+static void run(const char *type, const char *ops, const void *x, const void *y,
+                void *z) {
     char ir[4096];
     snprintf(ir, sizeof ir, kernel, type, type, type, type, type, ops, type);
     struct ptx_case c = ptx_case_text(ir, "sm_80");
@@ -48,13 +54,16 @@ static void run(const char *type, const char *ops, const void *x, const void *y,
     struct emu_source source = {c.text, strlen(c.text), "math.ptx"};
     struct emu_module *module = emu_module_create(memory, &source, 1, &error);
     cr_assert_not_null(module, "%s", error.text);
-    struct emu_launch launch = {.entry = "f", .grid = {COUNT / THREADS, 1, 1},
-                                .block = {THREADS, 1, 1}, .params = params,
+    struct emu_launch launch = {.entry = "f",
+                                .grid = {COUNT / THREADS, 1, 1},
+                                .block = {THREADS, 1, 1},
+                                .params = params,
                                 .param_bytes = sizeof params};
     struct emu_options options = emu_options_default();
     options.threads = 1;
     struct emu_result result;
-    cr_assert(emu_launch(module, &launch, &options, &result, &error), "%s", error.text);
+    cr_assert(emu_launch(module, &launch, &options, &result, &error), "%s",
+              error.text);
     cr_assert_eq(result.report_count, 0);
     emu_memory_read(memory, params[2], z, 4 * COUNT);
     emu_result_destroy(&result);
@@ -67,7 +76,8 @@ static float x[COUNT], y[COUNT], z[COUNT];
 
 /* Values from low to high, with zeros, infinities and NaN among them. */
 static void fill(float low, float high) {
-    static const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, 1.0f, -1.0f};
+    static const float special[] = {0.0f, -0.0f, INFINITY, -INFINITY,
+                                    NAN,  1.0f,  -1.0f};
     for (int i = 0; i < COUNT; i++)
         x[i] = low + (high - low) * (float)i / (COUNT - 1);
     memcpy(x + 100, special, sizeof special);
@@ -82,12 +92,13 @@ static void check(const char *ops, double (*want)(double)) {
             continue;
         }
         if (isinf(expected) || fabs(expected) > 3.4028235e38) {
-            cr_assert(isinf(z[i]) && (z[i] > 0) == (expected > 0), "f(%a) = %a, want %a", x[i],
-                      z[i], expected);
+            cr_assert(isinf(z[i]) && (z[i] > 0) == (expected > 0),
+                      "f(%a) = %a, want %a", x[i], z[i], expected);
             continue;
         }
         double bound = fmax(fabs(expected) * 0x1p-20, 0x1p-22);
-        cr_assert(fabs(z[i] - expected) <= bound, "f(%a) = %a, want %a", x[i], z[i], expected);
+        cr_assert(fabs(z[i] - expected) <= bound, "f(%a) = %a, want %a", x[i],
+                  z[i], expected);
     }
 }
 
@@ -99,7 +110,8 @@ Test(ptx_math, exp_is_relative) {
     fill(-85, 88);
     run("f32", "%r = math.exp %a : f32", x, x, z);
     for (int i = 200; i < COUNT; i++)
-        cr_assert(fabs(z[i] / exp(x[i]) - 1) <= 0x1p-20, "exp(%a) = %a", x[i], z[i]);
+        cr_assert(fabs(z[i] / exp(x[i]) - 1) <= 0x1p-20, "exp(%a) = %a", x[i],
+                  z[i]);
 }
 Test(ptx_math, exp2) {
     fill(-120, 130);
@@ -134,30 +146,36 @@ Test(ptx_math, cos) {
 
 /* Exponents of every kind against every kind of base. */
 Test(ptx_math, powf) {
-    static const float bases[] = {-INFINITY, -3.5f, -2, -1, -0.3f, -0.0f, 0, 1e-40f, 0.2f, 0.99f,
-                                  1, 1.01f, 2, 7.5f, 1e20f, INFINITY, NAN};
-    static const float exponents[] = {-INFINITY, -31, -3, -2.5f, -2, -1, -0.5f, -0.0f, 0, 0.25f,
-                                      1, 2, 2.5f, 3, 15, 100, INFINITY, NAN};
+    static const float bases[] = {
+        -INFINITY, -3.5f, -2,    -1, -0.3f, -0.0f, 0,        1e-40f, 0.2f,
+        0.99f,     1,     1.01f, 2,  7.5f,  1e20f, INFINITY, NAN};
+    static const float exponents[] = {
+        -INFINITY, -31, -3, -2.5f, -2, -1, -0.5f, -0.0f,    0,
+        0.25f,     1,   2,  2.5f,  3,  15, 100,   INFINITY, NAN};
     enum { BASES = sizeof bases / 4, EXPONENTS = sizeof exponents / 4 };
     for (int i = 0; i < COUNT; i++) {
         x[i] = i < BASES * EXPONENTS ? bases[i % BASES] : 0.001f * (float)i;
-        y[i] = i < BASES * EXPONENTS ? exponents[i / BASES] : (float)(i % 37) * 0.7f - 12;
+        y[i] = i < BASES * EXPONENTS ? exponents[i / BASES]
+                                     : (float)(i % 37) * 0.7f - 12;
     }
     run("f32", "%r = math.powf %a, %c : f32", x, y, z);
     for (int i = 0; i < COUNT; i++) {
         double expected = pow(x[i], y[i]);
         if (isnan(expected))
-            cr_assert(isnan(z[i]), "pow(%a, %a) = %a, want NaN", x[i], y[i], z[i]);
+            cr_assert(isnan(z[i]), "pow(%a, %a) = %a, want NaN", x[i], y[i],
+                      z[i]);
         else if (fabs(expected) > 3.4028235e38 || expected == 0)
-            cr_assert(z[i] == (float)expected && !signbit(z[i]) == !signbit(expected),
+            cr_assert(z[i] == (float)expected &&
+                          !signbit(z[i]) == !signbit(expected),
                       "pow(%a, %a) = %a, want %a", x[i], y[i], z[i], expected);
         else
-            cr_assert(fabs(z[i] - expected) <= fmax(fabs(expected) * 0x1p-20, 0x1p-149 * 2),
+            cr_assert(fabs(z[i] - expected) <=
+                          fmax(fabs(expected) * 0x1p-20, 0x1p-149 * 2),
                       "pow(%a, %a) = %a, want %a", x[i], y[i], z[i], expected);
     }
 }
 
-/* ---- Integers ---------------------------------------------------------------------- */
+/* ---- Integers ----------------------------------------------------------- */
 
 static int32_t a[COUNT], b[COUNT], r[COUNT];
 
@@ -176,29 +194,39 @@ Test(ptx_math, floor_division) {
     fill_integers();
     run("i32", "%r = arith.floordivsi %a, %c : i32", a, b, r);
     for (int i = 0; i < COUNT; i++)
-        cr_assert_eq(r[i], (int32_t)floor((double)a[i] / b[i]), "%d / %d = %d", a[i], b[i], r[i]);
-    run("i32", "%k = arith.constant 8 : i32\n %r = arith.floordivsi %a, %k : i32", a, b, r);
+        cr_assert_eq(r[i], (int32_t)floor((double)a[i] / b[i]), "%d / %d = %d",
+                     a[i], b[i], r[i]);
+    run("i32",
+        "%k = arith.constant 8 : i32\n %r = arith.floordivsi %a, %k : i32", a,
+        b, r);
     for (int i = 0; i < COUNT; i++)
         cr_assert_eq(r[i], a[i] >> 3);
 }
 
 Test(ptx_math, bits) {
     fill_integers();
-    run("i32", "%p = math.ctpop %a : i32\n %q = math.cttz %c : i32\n %s = math.ctlz %a : i32\n"
-               "%u = arith.addi %p, %q : i32\n %r = arith.addi %u, %s : i32", a, b, r);
+    run("i32",
+        "%p = math.ctpop %a : i32\n %q = math.cttz %c : i32\n %s = math.ctlz "
+        "%a : i32\n"
+        "%u = arith.addi %p, %q : i32\n %r = arith.addi %u, %s : i32",
+        a, b, r);
     for (int i = 0; i < COUNT; i++) {
         int zeros = a[i] == 0 ? 32 : __builtin_clz((unsigned)a[i]);
-        cr_assert_eq(r[i], __builtin_popcount((unsigned)a[i]) + __builtin_ctz((unsigned)b[i]) + zeros);
+        cr_assert_eq(r[i], __builtin_popcount((unsigned)a[i]) +
+                               __builtin_ctz((unsigned)b[i]) + zeros);
     }
 }
 
 Test(ptx_math, booleans) {
     fill_integers();
-    run("i32", "%z0 = arith.constant 0 : i32\n %one = arith.constant true\n"
-               "%p = arith.cmpi slt, %a, %c : i32\n %q = arith.cmpi ult, %a, %c : i32\n"
-               "%d = arith.cmpi ne, %p, %q : i1\n %n = arith.xori %d, %one : i1\n"
-               "%u = arith.select %n, %p, %q : i1\n %e = arith.extui %u : i1 to i32\n"
-               "%s = arith.extsi %d : i1 to i32\n %r = arith.subi %e, %s : i32", a, b, r);
+    run("i32",
+        "%z0 = arith.constant 0 : i32\n %one = arith.constant true\n"
+        "%p = arith.cmpi slt, %a, %c : i32\n %q = arith.cmpi ult, %a, %c : "
+        "i32\n"
+        "%d = arith.cmpi ne, %p, %q : i1\n %n = arith.xori %d, %one : i1\n"
+        "%u = arith.select %n, %p, %q : i1\n %e = arith.extui %u : i1 to i32\n"
+        "%s = arith.extsi %d : i1 to i32\n %r = arith.subi %e, %s : i32",
+        a, b, r);
     for (int i = 0; i < COUNT; i++) {
         bool p = a[i] < b[i], q = (uint32_t)a[i] < (uint32_t)b[i], d = p != q;
         cr_assert_eq(r[i], (!d ? p : q) + d);
@@ -207,21 +235,25 @@ Test(ptx_math, booleans) {
 
 /* Comparisons with NaN: ordered ones are false, unordered ones true. */
 Test(ptx_math, comparisons_with_nan) {
-    static const char *const names[] = {"oeq", "ogt", "oge", "olt", "ole", "one", "ord",
-                                        "ueq", "ugt", "uge", "ult", "ule", "une", "uno"};
+    static const char *const names[] = {"oeq", "ogt", "oge", "olt", "ole",
+                                        "one", "ord", "ueq", "ugt", "uge",
+                                        "ult", "ule", "une", "uno"};
     char ops[256];
     for (int i = 0; i < COUNT; i++) {
         x[i] = i % 3 == 0 ? NAN : (float)(i % 5);
         y[i] = i % 7 == 0 ? NAN : (float)(i % 4);
     }
     for (int k = 0; k < 14; k++) {
-        snprintf(ops, sizeof ops, "%%p = arith.cmpf %s, %%a, %%c : f32\n"
-                 "%%r = arith.uitofp %%p : i1 to f32", names[k]);
+        snprintf(ops, sizeof ops,
+                 "%%p = arith.cmpf %s, %%a, %%c : f32\n"
+                 "%%r = arith.uitofp %%p : i1 to f32",
+                 names[k]);
         run("f32", ops, x, y, z);
         for (int i = 0; i < COUNT; i++) {
             bool nan = isnan(x[i]) || isnan(y[i]);
-            const bool plain[] = {x[i] == y[i], x[i] > y[i], x[i] >= y[i], x[i] < y[i],
-                                  x[i] <= y[i], !nan && x[i] != y[i], !nan};
+            const bool plain[] = {
+                x[i] == y[i], x[i] > y[i],          x[i] >= y[i], x[i] < y[i],
+                x[i] <= y[i], !nan && x[i] != y[i], !nan};
             bool want = k < 7 ? plain[k] : k == 13 ? nan : nan || plain[k - 7];
             cr_assert_eq(z[i], want, "%s(%g, %g)", names[k], x[i], y[i]);
         }

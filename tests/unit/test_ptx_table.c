@@ -1,5 +1,5 @@
-/* insts.def: every row is a legal template, and ptxas takes every row at the lowest
- * ISA and SM that it states; registers, names and layouts. */
+/* insts.def: every row is a legal template, and ptxas takes every row at the
+ * lowest ISA and SM that it states; registers, names and layouts. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "backends/ptx/layout.h"
 #include "tests/unit/ptx_util.h"
 
-/* Registers of a vector class; 0: none.  wgmma has n / 2 of them, a tensor copy as
- * many coordinates as dimensions. */
+/* Registers of a vector class; 0: none.  wgmma has n / 2 of them, a tensor copy
+ * as many coordinates as dimensions. */
 static int vector_length(const struct ptx_row *row, enum ptx_class class) {
     const char *shape = row->text ? strstr(row->text, "m64n") : NULL;
     switch ((int)class) {
@@ -34,11 +34,13 @@ static int64_t immediate_of(const struct ptx_row *row) {
 }
 
 /* An operand of a class, out of fresh registers. */
-static struct ptx_operand operand_of(struct ptx_kernel *k, const struct ptx_row *row,
+static struct ptx_operand operand_of(struct ptx_kernel *k,
+                                     const struct ptx_row *row,
                                      enum ptx_class class) {
     int length = vector_length(row, class);
     if (length > 0) {
-        struct ptx_operand *items = ARENA_NEW_ARRAY(k->arena, struct ptx_operand, (size_t)length);
+        struct ptx_operand *items =
+            ARENA_NEW_ARRAY(k->arena, struct ptx_operand, (size_t)length);
         bool f32 = class == PTX_F4 || class == PTX_FV;
         for (int i = 0; i < length; i++)
             items[i] = ptx_reg_new(k, f32 ? PTX_F : PTX_R, "v");
@@ -69,7 +71,8 @@ static struct ptx_operand operand_of(struct ptx_kernel *k, const struct ptx_row 
 /* A kernel that holds just this instruction (and a label for branches). */
 static struct ptx_kernel *kernel_of(struct arena *arena, enum ptx_op op) {
     const struct ptx_row *row = &ptx_rows[op];
-    struct ptx_kernel *k = ptx_kernel_create(arena, arena_printf(arena, "k_%s", row->id));
+    struct ptx_kernel *k =
+        ptx_kernel_create(arena, arena_printf(arena, "k_%s", row->id));
     struct ptx_operand operands[PTX_MAX_OPERANDS], result = {0};
     int count = ptx_row_operand_count(row);
     k->threads = 32;
@@ -94,9 +97,11 @@ Test(ptx_table, templates_name_every_operand_once) {
             continue;
         for (int i = 0; i < PTX_MAX_OPERANDS; i++) {
             char escape[] = {'$', (char)('0' + i), '\0'};
-            cr_assert_eq(ptx_count(row->text, escape), i < count, "%s: %s", row->id, escape);
+            cr_assert_eq(ptx_count(row->text, escape), i < count, "%s: %s",
+                         row->id, escape);
         }
-        cr_assert_eq(ptx_count(row->text, "$d"), row->result != PTX_NONE, "%s", row->id);
+        cr_assert_eq(ptx_count(row->text, "$d"), row->result != PTX_NONE, "%s",
+                     row->id);
         cr_assert_null(strpbrk(row->text, ";\n"), "%s", row->id);
     }
 }
@@ -107,10 +112,12 @@ enum { OLDEST_SM = 75, OLDEST_ISA = 63 };
 static void assemble_rows(int sm, int isa) {
     struct arena *arena = arena_create();
     /* wgmma and setmaxnreg exist on the "a" target only. */
-    struct ptx_target target = {.name = arena_printf(arena, sm == 90 ? "sm_%da" : "sm_%d", sm)};
+    struct ptx_target target = {
+        .name = arena_printf(arena, sm == 90 ? "sm_%da" : "sm_%d", sm)};
     struct strbuf text;
     strbuf_init(&text, arena);
-    ptx_emit_head(&text, &target, sm == 90 && isa < 80 ? 80 : isa, true); /* sm_90a: ISA 8.0 */
+    ptx_emit_head(&text, &target, sm == 90 && isa < 80 ? 80 : isa,
+                  true); /* sm_90a: ISA 8.0 */
     int rows = 0;
     for (int op = 0; op < PTX_OP_COUNT; op++) {
         int row_sm = ptx_rows[op].min_sm, row_isa = ptx_rows[op].min_isa;
@@ -121,12 +128,14 @@ static void assemble_rows(int sm, int isa) {
         rows++;
     }
     if (rows > 0)
-        cr_assert_neq(ptx_assemble(strbuf_text(&text), target.name), -2, "sm_%d, ISA %d", sm, isa);
+        cr_assert_neq(ptx_assemble(strbuf_text(&text), target.name), -2,
+                      "sm_%d, ISA %d", sm, isa);
     arena_destroy(arena);
 }
 
 Test(ptx_table, rows_assemble_at_their_minimum) {
-    static const int sms[] = {75, 80, 90, 100}, isas[] = {63, 65, 70, 71, 77, 78, 80, 86};
+    static const int sms[] = {75, 80, 90, 100},
+                     isas[] = {63, 65, 70, 71, 77, 78, 80, 86};
     for (size_t i = 0; i < sizeof sms / sizeof *sms; i++)
         for (size_t j = 0; j < sizeof isas / sizeof *isas; j++)
             assemble_rows(sms[i], isas[j]);
@@ -137,7 +146,8 @@ Test(ptx_table, targets) {
     for (size_t i = 0; (target = ptx_target_at(i)) != NULL; i++) {
         cr_assert_eq(ptx_target_find(target->name), target);
         cr_assert(target->shared_bytes_per_cta < target->shared_bytes_per_sm);
-        cr_assert_eq(target->specific, target->name[strlen(target->name) - 1] == 'a');
+        cr_assert_eq(target->specific,
+                     target->name[strlen(target->name) - 1] == 'a');
     }
     cr_assert_null(ptx_target_find("sm_10"));
 }
@@ -156,7 +166,8 @@ static const char *print(struct ptx_kernel *k) {
 
 Test(ptx_table, reserved_and_odd_names) {
     struct ptx_kernel *k = empty_kernel();
-    struct ptx_operand tid = ptx_reg_new(k, PTX_R, "tid"), odd = ptx_reg_new(k, PTX_R, "x1");
+    struct ptx_operand tid = ptx_reg_new(k, PTX_R, "tid"),
+                       odd = ptx_reg_new(k, PTX_R, "x1");
     ptx_reg_new(k, PTX_R, "x");
     ptx_reg_new(k, PTX_R, "x");
     struct ptx_operand f = ptx_reg_new(k, PTX_F, "tid");
@@ -164,16 +175,20 @@ Test(ptx_table, reserved_and_odd_names) {
     ptx_put(k, PTX_MOV_F32, f, ptx_f32(1.0f));
     const char *text = print(k);
     cr_assert_not_null(strstr(text, "mov.b32 %tid_, %x1_;"), "%s", text);
-    cr_assert_not_null(strstr(text, "mov.f32 %tid__f, 0f3F800000;"), "%s", text);
+    cr_assert_not_null(strstr(text, "mov.f32 %tid__f, 0f3F800000;"), "%s",
+                       text);
     arena_destroy(k->arena);
 }
 
 Test(ptx_table, guards_and_addresses) {
     struct ptx_kernel *k = empty_kernel();
-    struct ptx_operand p = ptx_reg_new(k, PTX_P, "p"), a = ptx_reg_new(k, PTX_D, "at");
+    struct ptx_operand p = ptx_reg_new(k, PTX_P, "p"),
+                       a = ptx_reg_new(k, PTX_D, "at");
     struct ptx_operand v = ptx_reg_new(k, PTX_R, "v");
-    ptx_guard(ptx_put(k, PTX_ST_GLOBAL_B32, PTX_NOTHING, ptx_address(a, 8), v), p, true);
-    cr_assert_not_null(strstr(print(k), "    @!%p st.global.b32 [%at+8], %v;\n"));
+    ptx_guard(ptx_put(k, PTX_ST_GLOBAL_B32, PTX_NOTHING, ptx_address(a, 8), v),
+              p, true);
+    cr_assert_not_null(
+        strstr(print(k), "    @!%p st.global.b32 [%at+8], %v;\n"));
     arena_destroy(k->arena);
 }
 
@@ -194,13 +209,19 @@ Test(ptx_table, layout_numbers_are_a_permutation) {
         for (int j = 0; j < 5; j++)
             for (int i = 0; i < 2; i++)
                 for (int c = 0; c < 2; c++) {
-                    int at = layout_index(LAYOUT_TILE, shape, false, f, i, j, c);
+                    int at =
+                        layout_index(LAYOUT_TILE, shape, false, f, i, j, c);
                     cr_assert(at >= 0 && at < 40 && !seen[at]);
                     seen[at] = true;
-                    cr_assert_eq(layout_index(LAYOUT_TILE, shape, true, f, i, j, c), at / 2);
-                    cr_assert_eq(layout_index(LAYOUT_ROW, shape, false, f, i, j, c), 2 * f + i);
-                    cr_assert_eq(layout_index(LAYOUT_COLUMN, shape, false, f, i, j, c),
-                                 2 * j + c);
+                    cr_assert_eq(
+                        layout_index(LAYOUT_TILE, shape, true, f, i, j, c),
+                        at / 2);
+                    cr_assert_eq(
+                        layout_index(LAYOUT_ROW, shape, false, f, i, j, c),
+                        2 * f + i);
+                    cr_assert_eq(
+                        layout_index(LAYOUT_COLUMN, shape, false, f, i, j, c),
+                        2 * j + c);
                 }
     cr_assert_eq(layout_count(LAYOUT_TILE, shape, true), 20);
     cr_assert_eq(layout_count(LAYOUT_SCALAR, shape, false), 1);
@@ -209,15 +230,18 @@ Test(ptx_table, layout_numbers_are_a_permutation) {
 /* Eight lanes of one ldmatrix phase read eight rows: their chunks must lie in
  * different 16-byte columns of the 128 bytes that the banks span. */
 Test(ptx_table, swizzles_are_free_of_conflicts) {
-    const struct swizzle swizzles[] = {{8, 3, 0}, {16, 3, 0}, {4, 2, 1}, {2, 1, 2}, {9, 0, 0},
-                                       {11, 0, 0}, {24, 3, 0}};
+    const struct swizzle swizzles[] = {{8, 3, 0}, {16, 3, 0}, {4, 2, 1},
+                                       {2, 1, 2}, {9, 0, 0},  {11, 0, 0},
+                                       {24, 3, 0}};
     for (size_t s = 0; s < sizeof swizzles / sizeof *swizzles; s++)
         for (int chunk = 0; chunk < swizzles[s].pitch; chunk++) {
             unsigned banks = 0;
             for (int row = 0; row < 8; row++)
-                banks |= 1u << (swizzle_offset(swizzles[s], row, chunk) / 16 % 8);
+                banks |= 1u
+                         << (swizzle_offset(swizzles[s], row, chunk) / 16 % 8);
             cr_assert_null(swizzle_check(swizzles[s], 0));
-            cr_assert_eq(banks, 0xFF, "pitch %d, chunk %d", swizzles[s].pitch, chunk);
+            cr_assert_eq(banks, 0xFF, "pitch %d, chunk %d", swizzles[s].pitch,
+                         chunk);
         }
     cr_assert_not_null(swizzle_check((struct swizzle){6, 3, 0}, 0));
     cr_assert_not_null(swizzle_check((struct swizzle){8, 3, 0}, 16));
