@@ -523,25 +523,63 @@ _Noreturn static void fail_without_form(struct parser *parser, const char *opcod
                (int)mnemonic, opcode, opcode, (int)best, opcode);
 }
 
+/* ---- the table ------------------------------------------------------------- */
+
+enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
+
+/* The first form from `start` on that the opcode fits; FORM_COUNT: none.
+ * `io_best`: the most characters that any form understood. */
+static int find_form(const char *opcode, int start, size_t *io_best) {
+    for (int i = start; i < FORM_COUNT; i++) {
+        size_t length = 0;
+        if (forms[i].pattern[0] == opcode[0] && match_pattern(forms[i].pattern, opcode, &length))
+            return i;
+        *io_best = length > *io_best ? length : *io_best;
+    }
+    return FORM_COUNT;
+}
+
+/* What the text of an opcode says, kept for the next instruction that has it. */
+static struct opcode_entry *find_opcode(struct parser *parser, const char *opcode,
+                                        size_t *io_best) {
+    uint32_t hash = 2166136261u;
+    for (const char *p = opcode; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619u;
+    struct opcode_entry *entry = &parser->opcodes[hash % PARSE_OPCODES];
+    if (entry->opcode && strcmp(entry->opcode, opcode) == 0)
+        return entry;
+    *entry = (struct opcode_entry){.opcode = opcode, .form = find_form(opcode, 0, io_best)};
+    apply_suffixes(&entry->inst, opcode);
+    if (strncmp(opcode, "bar.", 4) == 0)
+        entry->inst.mods |= EMU_MOD_ALIGNED;
+    return entry;
+}
+
+static void copy_suffixes(struct emu_inst *to, const struct emu_inst *from) {
+    to->mods = from->mods;
+    to->type = from->type;
+    to->type2 = from->type2;
+    to->rounding = from->rounding;
+    to->space = from->space;
+    to->vector = from->vector;
+    to->op = from->op;
+    to->op2 = from->op2;
+    to->round_integer = from->round_integer;
+    to->shape_n = from->shape_n;
+}
+
 void emu_bind_instruction(struct parser *parser, struct emu_inst *inst, const char *opcode,
-                      const struct raw_operand *operands, int count) {
+                          const struct raw_operand *operands, int count) {
     struct binding binding;
     size_t best = 0;
     binding.why[0] = 0;
-    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
-        const struct form *form = &forms[i];
-        size_t length = 0;
-        if (form->pattern[0] != opcode[0] || !match_pattern(form->pattern, opcode, &length)) {
-            best = length > best ? length : best;
-            continue;
-        }
+    const struct opcode_entry *entry = find_opcode(parser, opcode, &best);
+    for (int i = entry->form; i < FORM_COUNT; i = find_form(opcode, i + 1, &best)) {
         struct emu_inst candidate = *inst;
-        candidate.exec = form->exec;
-        candidate.unit = (uint8_t)form->unit;
-        apply_suffixes(&candidate, opcode);
-        if (strncmp(opcode, "bar.", 4) == 0)
-            candidate.mods |= EMU_MOD_ALIGNED;
-        if (!bind_operands(parser, form, &candidate, &binding, operands, count))
+        candidate.exec = forms[i].exec;
+        candidate.unit = (uint8_t)forms[i].unit;
+        copy_suffixes(&candidate, &entry->inst);
+        if (!bind_operands(parser, &forms[i], &candidate, &binding, operands, count))
             continue;
         store_values(parser, &candidate, &binding);
         *inst = candidate;

@@ -24,9 +24,9 @@
 #define LANES for (int l = 0; l < EMU_LANES; l++)
 #endif
 
-/* Compiled twice where the compiler can: for AVX2 with FMA, and for any CPU. */
+/* Compiled twice where the compiler can: for AVX2 and FMA, and for any CPU. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define EMU_VECTOR __attribute__((target_clones("arch=haswell", "default")))
+#define EMU_VECTOR __attribute__((target_clones("arch=x86-64-v3", "default")))
 #else
 #define EMU_VECTOR
 #endif

@@ -16,6 +16,9 @@
 #include "emulator/exec.h"
 #include "emulator/numeric.h"
 
+/* Inlined into both clones of EMU_VECTOR functions. */
+#define INLINE static inline __attribute__((always_inline))
+
 static int matrix_count(const struct emu_inst *inst) {
     return inst->op == EMU_OP_x4 ? 4 : inst->op == EMU_OP_x2 ? 2 : 1;
 }
@@ -101,7 +104,7 @@ EXEC(movmatrix) {
 /* ---- mma.sync -------------------------------------------------------------------- */
 
 /* Both halves of each lane as floats: out[half][lane]. */
-static inline void widen(const union lane32 *a, bool is_bf16, float out[2][EMU_LANES]) {
+INLINE void widen(const union lane32 *a, bool is_bf16, float out[2][EMU_LANES]) {
     if (is_bf16) {
         LANES out[0][l] = f32_of(a->u[l] << 16);
         LANES out[1][l] = f32_of(a->u[l] & 0xffff0000u);
@@ -111,40 +114,44 @@ static inline void widen(const union lane32 *a, bool is_bf16, float out[2][EMU_L
     }
 }
 
+/* A by columns, so that 8 rows lie side by side; B by rows. */
 struct tile {
-    float a[16][16]; /* [m][k] */
+    float a[16][16]; /* [k][m] */
     float b[16][8];  /* [k][n] */
-    float c[16][8];
+    float c[16][8];  /* [m][n] */
 };
 
-static inline void load_operands(struct emu_warp *warp, const struct emu_inst *inst, int k_size,
+/* Lane l holds row or column l/4, k = 2(l%4) and the next one, of an 8x8 block
+ * whose k-th line starts at `out` + k * pitch. */
+INLINE void spread(float half[2][EMU_LANES], float *out, int pitch) {
+    for (int t = 0; t < 4; t++)
+        for (int g = 0; g < 8; g++) {
+            out[2 * t * pitch + g] = half[0][4 * g + t];
+            out[(2 * t + 1) * pitch + g] = half[1][4 * g + t];
+        }
+}
+
+INLINE void load_operands(struct emu_warp *warp, const struct emu_inst *inst, int k_size,
                                  bool is_bf16, struct tile *t) {
     float half[2][EMU_LANES];
     int a_registers = k_size / 4, b_registers = k_size / 8;
     for (int i = 0; i < a_registers; i++) {
         widen(src32(warp, inst, i), is_bf16, half);
-        for (int l = 0; l < EMU_LANES; l++) {
-            float *at = &t->a[l / 4 + 8 * (i & 1)][2 * (l % 4) + 8 * (i >> 1)];
-            at[0] = half[0][l];
-            at[1] = half[1][l];
-        }
+        spread(half, &t->a[8 * (i >> 1)][8 * (i & 1)], 16);
     }
     for (int i = 0; i < b_registers; i++) {
         widen(src32(warp, inst, a_registers + i), is_bf16, half);
-        for (int l = 0; l < EMU_LANES; l++) {
-            t->b[2 * (l % 4) + 8 * i][l / 4] = half[0][l];
-            t->b[2 * (l % 4) + 8 * i + 1][l / 4] = half[1][l];
-        }
+        spread(half, t->b[8 * i], 8);
     }
 }
 
-static inline void multiply(struct tile *t, int k_size) {
+INLINE void multiply(struct tile *t, int k_size) {
     for (int m = 0; m < 16; m++) {
         float sum[8];
         memcpy(sum, t->c[m], sizeof sum);
         for (int k = 0; k < k_size; k++)
             for (int n = 0; n < 8; n++)
-                sum[n] += t->a[m][k] * t->b[k][n];
+                sum[n] += t->a[k][m] * t->b[k][n];
         memcpy(t->c[m], sum, sizeof sum);
     }
 }

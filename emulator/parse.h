@@ -55,13 +55,20 @@ struct raw_operand {
 };
 
 enum { PARSE_BUCKETS = 4096, PARSE_MAX_OPERANDS = 16, PARSE_CONSTANT_SLOTS = 8192,
-       PARSE_LABEL_BUCKETS = 1024 };
+       PARSE_LABEL_BUCKETS = 1024, PARSE_OPCODES = 256 };
 
 struct constant_slot {
     bool used;
     uint8_t width;
     uint64_t value;
     int32_t offset;
+};
+
+/* A text of an opcode met before: its first form, and what its suffixes say. */
+struct opcode_entry {
+    const char *opcode; /* NULL: unused */
+    int form;
+    struct emu_inst inst;
 };
 
 /* A constant that waits for the size of static shared memory. */
@@ -84,6 +91,7 @@ struct parser {
     struct symbol *scope[64]; /* symbols of each open scope */
     int depth;
 
+    struct opcode_entry opcodes[PARSE_OPCODES];
     struct constant_slot *constants; /* PARSE_CONSTANT_SLOTS, power of two */
     uint32_t constants_used;
     VEC(struct shared_patch) patches;
