@@ -18,7 +18,7 @@
 enum { OVERHEAD_REGISTERS = 44 };
 
 /* Pointers, strides and values under way of a read per element. */
-enum { READ_REGISTERS = 24 };
+enum { READ_REGISTERS = 16 };
 
 enum { MAX_STAGES = 8, MAX_TILE = 256 };
 
@@ -94,10 +94,11 @@ static bool choose_warps(const struct schedule_problem *problem,
     return false;
 }
 
-/* Keeps Q in registers where it is small and the tile leaves room for it. */
+/* Keeps Q in registers where it is small and the tile leaves room for it; reads per
+ * element want that room for their addresses. */
 static void choose_q_registers(const struct schedule_problem *problem,
                                const struct target_limits *target, struct schedule_plan *plan) {
-    if (schedule_padded_dim(problem->head_dim_qk) > 64)
+    if (schedule_padded_dim(problem->head_dim_qk) > 64 || problem->element_reads)
         return;
     plan->q_registers = true;
     account_registers(problem, plan);
