@@ -19,7 +19,7 @@ static void teardown(void) { arena_destroy(arena); }
 TestSuite(schedule, .init = setup, .fini = teardown);
 
 static struct schedule_problem problem(int qk, int v) {
-    return (struct schedule_problem){"sm_80", qk, v, SCALAR_BF16};
+    return (struct schedule_problem){"sm_80", qk, v, SCALAR_BF16, false};
 }
 
 static bool reported(const char *part) {
@@ -64,6 +64,27 @@ Test(schedule, odd_head_dims_are_padded_for_the_mma) {
     cr_assert(schedule_resolve(&p, NULL, diags, &plan));
     cr_assert_eq(plan.shared_k, plan.tile_n * 80 * 2);
     cr_assert_eq(plan.shared_v, plan.tile_n * 40 * 2);
+}
+
+Test(schedule, reads_per_element_get_registers) {
+    struct schedule_problem p = problem(64, 64);
+    struct schedule_plan plain, reading;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plain));
+    p.element_reads = true;
+    cr_assert(schedule_resolve(&p, NULL, diags, &reading));
+    cr_assert(plain.q_registers);
+    cr_assert_not(reading.q_registers);
+    cr_assert_gt(reading.registers_other, plain.registers_other);
+}
+
+Test(schedule, a_second_cta_is_worth_more_than_a_second_stage) {
+    struct schedule_problem p = problem(128, 128), wide = problem(256, 256);
+    struct schedule_plan plan;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_eq(plan.stages, 2); /* 2 x 96.5 KiB fit into 228 */
+    cr_assert(schedule_resolve(&wide, NULL, diags, &plan));
+    cr_assert_eq(plan.stages, 1); /* 2 x 160 KiB do not, 2 x 96 do */
+    cr_assert_eq(plan.tile_m, 64);
 }
 
 Test(schedule, pinned_keys_are_kept) {
@@ -140,7 +161,7 @@ Test(schedule, neutral_keys_of_other_targets_are_fine) {
 }
 
 Test(schedule, unknown_targets_are_refused) {
-    struct schedule_problem p = {"sm_10", 64, 64, SCALAR_BF16};
+    struct schedule_problem p = {"sm_10", 64, 64, SCALAR_BF16, false};
     struct schedule_plan plan;
     cr_assert_not(schedule_resolve(&p, NULL, diags, &plan));
     cr_assert_null(target_limits_find("sm_10"));
