@@ -136,6 +136,22 @@ void ptx_emit_head(struct strbuf *out, const struct ptx_target *target, int isa,
                       shared_align, shared_symbol);
 }
 
+const char *ptx_name_taken(const struct ptx_kernel *kernel, const char *name) {
+    if (strcmp(name, kernel->name) == 0)
+        return "the kernel itself";
+    if (kernel->shared_bytes > 0 && strcmp(name, shared_symbol) == 0)
+        return "the shared memory";
+    for (size_t i = 0; i < kernel->params.count; i++)
+        if (strcmp(name, kernel->params.data[i].name) == 0)
+            return "a parameter";
+    for (const struct ptx_inst *inst = kernel->first->next; inst;
+         inst = inst->next)
+        if (inst->op == PTX_LABEL &&
+            strcmp(name, inst->operands[0].text) == 0)
+            return "a label";
+    return NULL;
+}
+
 static void emit_extern(struct strbuf *out, const struct ptx_extern *function) {
     strbuf_printf(out, ".extern .func (.param .b32 %s) %s(", function->result,
                   function->name);

@@ -17,6 +17,10 @@ int ptx_isa_needed(const struct ptx_target *target,
 void ptx_emit_head(struct strbuf *out, const struct ptx_target *target, int isa,
                    int shared_align);
 
+/* What is called `name` in the kernel's text, for a message; NULL: nothing.
+ * Registers have names of their own. */
+const char *ptx_name_taken(const struct ptx_kernel *kernel, const char *name);
+
 /* Appends the declarations of the device functions that the kernels call, each
  * once. */
 void ptx_emit_externs(struct strbuf *out, struct ptx_kernel *const *kernels,

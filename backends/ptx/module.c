@@ -92,6 +92,24 @@ static bool check_instructions(MlirOperation func,
     return true;
 }
 
+/* Device functions have the names that the user gave them. */
+static bool check_externs(MlirOperation func, const struct ptx_kernel *kernel,
+                          struct diag_sink *sink, struct arena *arena) {
+    for (size_t i = 0; i < kernel->externs.count; i++) {
+        const char *name = kernel->externs.data[i].name;
+        const char *taken = ptx_name_taken(kernel, name);
+        if (!taken)
+            continue;
+        ptx_error_at(sink, func,
+                     arena_printf(arena,
+                                  "extern function '%s': the PTX of kernel "
+                                  "'%s' calls %s so; rename the function",
+                                  name, kernel->name, taken));
+        return false;
+    }
+    return true;
+}
+
 static void print_module(struct strbuf *out, const struct ptx_options *options,
                          struct ptx_kernel *const *kernels, size_t count) {
     int shared_align = 0; /* swizzle atoms of panels are 1024 bytes */
@@ -139,6 +157,7 @@ bool ptx_emit_module(struct arena *arena, MlirModule module,
         ok = check_instructions(funcs.data[i], kernels[i], options->target,
                                 sink, arena) &&
              ok;
+        ok = check_externs(funcs.data[i], kernels[i], sink, arena) && ok;
     }
     if (!ok)
         return false;
