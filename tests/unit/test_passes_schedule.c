@@ -19,7 +19,8 @@ static void teardown(void) { arena_destroy(arena); }
 TestSuite(schedule, .init = setup, .fini = teardown);
 
 static struct schedule_problem problem(int qk, int v) {
-    return (struct schedule_problem){"sm_80", qk, v, SCALAR_BF16, false};
+    return (struct schedule_problem){
+        .target = "sm_80", .head_dim_qk = qk, .head_dim_v = v, .dtype = SCALAR_BF16};
 }
 
 static bool reported(const char *part) {
@@ -161,7 +162,8 @@ Test(schedule, neutral_keys_of_other_targets_are_fine) {
 }
 
 Test(schedule, unknown_targets_are_refused) {
-    struct schedule_problem p = {"sm_10", 64, 64, SCALAR_BF16, false};
+    struct schedule_problem p = problem(64, 64);
+    p.target = "sm_10";
     struct schedule_plan plan;
     cr_assert_not(schedule_resolve(&p, NULL, diags, &plan));
     cr_assert_null(target_limits_find("sm_10"));
