@@ -30,8 +30,9 @@ static const char *messages(void) {
 
 /* The text of one stage of an attention given as text. */
 static const char *lower(const char *spec, const char *stage, const char *schedule) {
-    struct compile_options options = {.stop_after = stage, .dump_after = stage,
-                                      .verify_each = true, .schedule = schedule};
+    struct compile_options options = {.target = "sm_80", .stop_after = stage,
+                                      .dump_after = stage, .verify_each = true,
+                                      .schedule = schedule};
     struct compiled compiled;
     bool ok = compile_text(arena, sources, "test.attn", spec, strlen(spec), NULL, NULL, &options,
                            diags, &compiled);
@@ -148,6 +149,21 @@ Test(lower, column_terms_are_computed_once_a_block) {
     cr_assert_eq(count_between(text, "scf.for", NULL, "math.exp "), 1);
     const char *exp = strstr(text, "math.exp ");
     cr_assert_not_null(strstr(exp, "vector<1x64xf32>"));
+}
+
+/* Reads of global memory in the PTX of a score line: before the key loop and in it.  A lane
+ * holds 4 of the 128 rows of its warp's tile, and 16 of the 64 columns. */
+static void count_reads(const char *lines, int before, int inside) {
+    const char *ptx = lower(spec_of(lines), "ptx", "tile 128, 64");
+    cr_assert_eq(count_between(ptx, ".entry", "\nloop_", "ld.global"), before, "%s", lines);
+    cr_assert_eq(count_between(ptx, "\nloop_", NULL, "ld.global"), inside, "%s", lines);
+}
+
+Test(lower, ptx_reads_once_per_row_column_or_kernel) {
+    count_reads("tensor w: f32[heads]; score s + w[h];", 1, 0);
+    count_reads("tensor w: f32[batch, q_len]; score s + w[b, q];", 4, 0);
+    count_reads("tensor w: f32[batch, kv_len]; score s + w[b, kv];", 0, 16);
+    count_reads("tensor w: f32[q_len, kv_len]; score s + w[q, kv];", 0, 64);
 }
 
 Test(lower, mask_code_stands_in_partial_blocks_only) {
