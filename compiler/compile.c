@@ -1,7 +1,8 @@
 /* The compiler from a checked spec to PTX: see compile.h.
  *
- * Here are the choices around the passes (attention, target, schedule) and the one run
- * through them; kernel facts of the spec are in facts.c, text in and out in text.c. */
+ * Here are the choices around the passes (attention, target, schedule) and the
+ * one run through them; kernel facts of the spec are in facts.c, text in and
+ * out in text.c. */
 #include "compiler/compile.h"
 
 #include <assert.h>
@@ -16,15 +17,18 @@
 #include "passes/target_limits.h"
 #include "support/vec.h"
 
-/* ---- Names --------------------------------------------------------------------- */
+/* ---- Names
+ * --------------------------------------------------------------------- */
 
 static const char *const stage_names[] = {
-    "attn",       "mask-blocks", "tile",     "online-softmax",
-    "fold-scale", "rescale",     "pipeline", "ptx",
-    NULL,
+    "attn",           "mask-blocks", "tile",
+    "online-softmax", "fold-scale",  "rescale",
+    "pipeline",       "ptx",         NULL,
 };
 
-const char *const *compile_stages(void) { return stage_names; }
+const char *const *compile_stages(void) {
+    return stage_names;
+}
 
 static int stage_number(const char *name) {
     for (int i = 0; stage_names[i]; i++)
@@ -33,7 +37,9 @@ static int stage_number(const char *name) {
     return -1;
 }
 
-bool compile_stage_is_known(const char *name) { return stage_number(name) >= 0; }
+bool compile_stage_is_known(const char *name) {
+    return stage_number(name) >= 0;
+}
 
 const char *compile_pass_name(size_t index) {
     const struct pass *pass = pass_get(index);
@@ -54,10 +60,12 @@ bool compile_target_is_supported(const char *name) {
     return target_limits_find(name) && ptx_target_find(name);
 }
 
-/* ---- Choices --------------------------------------------------------------------- */
+/* ---- Choices
+ * --------------------------------------------------------------------- */
 
 /* Names of the attentions, comma-separated, for a message. */
-static const char *attention_names(struct arena *arena, const struct spec *spec) {
+static const char *attention_names(struct arena *arena,
+                                   const struct spec *spec) {
     struct strbuf text;
     strbuf_init(&text, arena);
     for (size_t i = 0; i < spec->attention_count && i < 10; i++)
@@ -67,32 +75,38 @@ static const char *attention_names(struct arena *arena, const struct spec *spec)
     return strbuf_text(&text);
 }
 
-static void unknown_entry(struct arena *arena, const struct spec *spec, const char *entry,
-                          struct diag_sink *diags) {
-    const char **names = ARENA_NEW_ARRAY(arena, const char *, spec->attention_count);
+static void unknown_entry(struct arena *arena, const struct spec *spec,
+                          const char *entry, struct diag_sink *diags) {
+    const char **names =
+        ARENA_NEW_ARRAY(arena, const char *, spec->attention_count);
     for (size_t i = 0; i < spec->attention_count; i++)
         names[i] = spec->attentions[i].name;
-    diag_error(diags, SOURCE_NOWHERE, "%s has no attention '%s'", spec->file->path,
-               diag_name(diags, entry));
+    diag_error(diags, SOURCE_NOWHERE, "%s has no attention '%s'",
+               spec->file->path, diag_name(diags, entry));
     const char *near = diag_closest(entry, names, spec->attention_count);
     if (near)
         diag_note(diags, SOURCE_NOWHERE, "did you mean '%s'?", near);
     else
-        diag_note(diags, SOURCE_NOWHERE, "it has %s", attention_names(arena, spec));
+        diag_note(diags, SOURCE_NOWHERE, "it has %s",
+                  attention_names(arena, spec));
 }
 
-const struct attention *compile_select(const struct spec *spec, const char *entry,
+const struct attention *compile_select(const struct spec *spec,
+                                       const char *entry,
                                        struct diag_sink *diags) {
     struct arena *scratch = arena_create();
     const struct attention *found = NULL;
     if (spec->attention_count == 0)
-        diag_error(diags, SOURCE_NOWHERE, "%s is a library: it has no attention to compile",
+        diag_error(diags, SOURCE_NOWHERE,
+                   "%s is a library: it has no attention to compile",
                    spec->file->path);
     else if (entry && !(found = ast_find_attention(spec, entry)))
         unknown_entry(scratch, spec, entry, diags);
     else if (!entry && spec->attention_count > 1)
-        diag_error(diags, SOURCE_NOWHERE, "%s has %zu attentions: choose one by --entry (%s)",
-                   spec->file->path, spec->attention_count, attention_names(scratch, spec));
+        diag_error(diags, SOURCE_NOWHERE,
+                   "%s has %zu attentions: choose one by --entry (%s)",
+                   spec->file->path, spec->attention_count,
+                   attention_names(scratch, spec));
     else if (!entry)
         found = &spec->attentions[0];
     arena_destroy(scratch);
@@ -104,11 +118,13 @@ static void note_targets(struct diag_sink *diags) {
     strbuf_init(&text, NULL);
     for (size_t i = 0; compile_target(i); i++)
         strbuf_printf(&text, "%s%s", i ? ", " : "", compile_target(i));
-    diag_note(diags, SOURCE_NOWHERE, "targets with code generation: %s", strbuf_text(&text));
+    diag_note(diags, SOURCE_NOWHERE, "targets with code generation: %s",
+              strbuf_text(&text));
     strbuf_destroy(&text);
 }
 
-const char *compile_resolve_target(const struct attention *attention, const char *target,
+const char *compile_resolve_target(const struct attention *attention,
+                                   const char *target,
                                    struct diag_sink *diags) {
     if (target && compile_target_is_supported(target))
         return target_limits_find(target)->name;
@@ -123,29 +139,35 @@ const char *compile_resolve_target(const struct attention *attention, const char
             return target_limits_find(attention->targets[i].name)->name;
     if (attention->target_count == 0)
         return compile_target(0);
-    diag_error(diags, attention->targets[0].where, "no code generation for target '%s'",
+    diag_error(diags, attention->targets[0].where,
+               "no code generation for target '%s'",
                attention->targets[0].name);
     note_targets(diags);
     return NULL;
 }
 
-bool compile_plan(struct arena *arena, struct source_set *sources, const struct spec *spec,
-                  const struct attention *attention, const char *target, const char *schedule,
+bool compile_plan(struct arena *arena, struct source_set *sources,
+                  const struct spec *spec, const struct attention *attention,
+                  const char *target, const char *schedule,
                   struct diag_sink *diags, struct schedule_plan *out_plan) {
     struct schedule pinned = attention->schedule;
-    if (schedule &&
-        !frontend_override_schedule(arena, sources, spec, schedule, &pinned, diags))
+    if (schedule && !frontend_override_schedule(arena, sources, spec, schedule,
+                                                &pinned, diags))
         return false;
-    const struct schedule_problem problem = {target, attention->head_dim_qk,
-                                             attention->head_dim_v, attention->dtype,
-                                             facts_has_element_reads(attention),
-                                             facts_has_item(attention, ITEM_SCORE),
-                                             facts_has_item(attention, ITEM_MASK)};
+    const struct schedule_problem problem = {
+        target,
+        attention->head_dim_qk,
+        attention->head_dim_v,
+        attention->dtype,
+        facts_has_element_reads(attention),
+        facts_has_item(attention, ITEM_SCORE),
+        facts_has_item(attention, ITEM_MASK)};
     return schedule_resolve(&problem, &pinned, diags, out_plan);
 }
 
-bool compile_check(struct arena *arena, struct source_set *sources, const struct spec *spec,
-                   const char *target, const char *schedule, struct diag_sink *diags) {
+bool compile_check(struct arena *arena, struct source_set *sources,
+                   const struct spec *spec, const char *target,
+                   const char *schedule, struct diag_sink *diags) {
     size_t errors = diag_error_count(diags);
     struct schedule_plan plan;
     for (size_t i = 0; i < spec->attention_count; i++) {
@@ -153,17 +175,20 @@ bool compile_check(struct arena *arena, struct source_set *sources, const struct
         const char *first = compile_resolve_target(attention, target, diags);
         if (!first)
             continue;
-        compile_plan(arena, sources, spec, attention, first, schedule, diags, &plan);
+        compile_plan(arena, sources, spec, attention, first, schedule, diags,
+                     &plan);
         for (size_t k = 0; k < attention->target_count && !target; k++) {
             const char *name = attention->targets[k].name;
             if (compile_target_is_supported(name) && strcmp(name, first) != 0)
-                compile_plan(arena, sources, spec, attention, name, schedule, diags, &plan);
+                compile_plan(arena, sources, spec, attention, name, schedule,
+                             diags, &plan);
         }
     }
     return diag_error_count(diags) == errors;
 }
 
-/* ---- One compilation ----------------------------------------------------------------- */
+/* ---- One compilation
+ * ----------------------------------------------------------------- */
 
 /* What the stage hook needs. */
 struct compilation {
@@ -177,14 +202,16 @@ static bool wants_dump(const struct compilation *c, const char *stage) {
     return wish && (strcmp(wish, "all") == 0 || strcmp(wish, stage) == 0);
 }
 
-static void keep_dump(struct compilation *c, const char *stage, const char *text, size_t length) {
+static void keep_dump(struct compilation *c, const char *stage,
+                      const char *text, size_t length) {
     int number = stage_number(stage);
     assert(number >= 0);
     vec_push(c->arena, &c->dumps,
              (struct compile_dump){stage_names[number], number, text, length});
 }
 
-static void dump_module(struct compilation *c, const char *stage, MlirModule module) {
+static void dump_module(struct compilation *c, const char *stage,
+                        MlirModule module) {
     if (!wants_dump(c, stage))
         return;
     struct strbuf text;
@@ -193,7 +220,8 @@ static void dump_module(struct compilation *c, const char *stage, MlirModule mod
     keep_dump(c, stage, strbuf_text(&text), text.length);
 }
 
-static void on_stage(void *user, const struct pass *stage, MlirOperation module) {
+static void on_stage(void *user, const struct pass *stage,
+                     MlirOperation module) {
     dump_module(user, stage->name, mlirModuleFromOperation(module));
 }
 
@@ -203,8 +231,8 @@ static bool stops_after(const struct compilation *c, const char *stage) {
 }
 
 /* The passes and the back end on a module of stage "attn". */
-static bool lower_module(struct compilation *c, MlirModule module, struct diag_sink *diags,
-                         struct compiled *out) {
+static bool lower_module(struct compilation *c, MlirModule module,
+                         struct diag_sink *diags, struct compiled *out) {
     dump_module(c, "attn", module);
     if (stops_after(c, "attn"))
         return true;
@@ -212,7 +240,8 @@ static bool lower_module(struct compilation *c, MlirModule module, struct diag_s
                                         .stop_after = c->options->stop_after,
                                         .hook = on_stage,
                                         .user = c};
-    if (!pass_run(pass_pipeline_of(out->target), &passes, mlirModuleGetOperation(module), diags))
+    if (!pass_run(pass_pipeline_of(out->target), &passes,
+                  mlirModuleGetOperation(module), diags))
         return false;
     if (c->options->stop_after && !stops_after(c, "ptx"))
         return true;
@@ -232,7 +261,8 @@ static bool lower_module(struct compilation *c, MlirModule module, struct diag_s
     return true;
 }
 
-/* Builds the module of the attention, with target and plan on it, and lowers it. */
+/* Builds the module of the attention, with target and plan on it, and lowers
+ * it. */
 static bool compile_module(struct compilation *c, struct source_set *sources,
                            struct diag_sink *diags, struct compiled *out) {
     struct arena *scratch = arena_create();
@@ -248,13 +278,17 @@ static bool compile_module(struct compilation *c, struct source_set *sources,
     return ok;
 }
 
-bool compile_attention(struct arena *arena, struct source_set *sources, const struct spec *spec,
-                       const struct attention *attention, const struct compile_options *options,
+bool compile_attention(struct arena *arena, struct source_set *sources,
+                       const struct spec *spec,
+                       const struct attention *attention,
+                       const struct compile_options *options,
                        struct diag_sink *diags, struct compiled *out_compiled) {
     static const struct compile_options defaults = {0};
-    struct compilation c = {.arena = arena, .options = options ? options : &defaults};
+    struct compilation c = {.arena = arena,
+                            .options = options ? options : &defaults};
     *out_compiled = (struct compiled){.attention = attention};
-    out_compiled->target = compile_resolve_target(attention, c.options->target, diags);
+    out_compiled->target =
+        compile_resolve_target(attention, c.options->target, diags);
     if (!out_compiled->target ||
         !compile_plan(arena, sources, spec, attention, out_compiled->target,
                       c.options->schedule, diags, &out_compiled->plan))
@@ -268,26 +302,32 @@ bool compile_attention(struct arena *arena, struct source_set *sources, const st
     return true;
 }
 
-bool compile_text(struct arena *arena, struct source_set *sources, const char *name,
-                  const char *text, size_t length, const char *entry,
-                  const struct frontend_options *frontend, const struct compile_options *options,
+bool compile_text(struct arena *arena, struct source_set *sources,
+                  const char *name, const char *text, size_t length,
+                  const char *entry, const struct frontend_options *frontend,
+                  const struct compile_options *options,
                   struct diag_sink *diags, struct compiled *out_compiled) {
-    const struct spec *spec =
-        frontend_check_text(arena, sources, name, text, length, frontend, diags);
-    const struct attention *attention = spec ? compile_select(spec, entry, diags) : NULL;
-    return attention &&
-           compile_attention(arena, sources, spec, attention, options, diags, out_compiled);
+    const struct spec *spec = frontend_check_text(arena, sources, name, text,
+                                                  length, frontend, diags);
+    const struct attention *attention =
+        spec ? compile_select(spec, entry, diags) : NULL;
+    return attention && compile_attention(arena, sources, spec, attention,
+                                          options, diags, out_compiled);
 }
 
-bool compile_key(struct arena *arena, struct source_set *sources, const struct spec *spec,
-                 const struct attention *attention, const struct compile_options *options,
-                 struct diag_sink *diags, struct strbuf *out_key) {
+bool compile_key(struct arena *arena, struct source_set *sources,
+                 const struct spec *spec, const struct attention *attention,
+                 const struct compile_options *options, struct diag_sink *diags,
+                 struct strbuf *out_key) {
     struct schedule_plan plan;
-    const char *target = compile_resolve_target(attention, options ? options->target : NULL, diags);
-    if (!target || !compile_plan(arena, sources, spec, attention, target,
-                                 options ? options->schedule : NULL, diags, &plan))
+    const char *target = compile_resolve_target(
+        attention, options ? options->target : NULL, diags);
+    if (!target ||
+        !compile_plan(arena, sources, spec, attention, target,
+                      options ? options->schedule : NULL, diags, &plan))
         return false;
-    strbuf_printf(out_key, "attn %s\ntarget %s\nschedule ", ATTN_VERSION, target);
+    strbuf_printf(out_key, "attn %s\ntarget %s\nschedule ", ATTN_VERSION,
+                  target);
     schedule_print(&plan, out_key);
     strbuf_printf(out_key, "; warps %d; q %s\n", plan.warps,
                   plan.q_registers ? "registers" : "shared");

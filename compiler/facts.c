@@ -4,7 +4,8 @@
 #include "support/vec.h"
 
 /* q, k, v, o, lse in kernel_info's order. */
-static void fixed_tensors(struct arena *arena, const struct attention *attention,
+static void fixed_tensors(struct arena *arena,
+                          const struct attention *attention,
                           struct kernel_tensor *tensors) {
     static const struct {
         const char *name;
@@ -18,29 +19,37 @@ static void fixed_tensors(struct arena *arena, const struct attention *attention
         [KERNEL_TENSOR_LSE] = {"lse", SIZE_HEADS, SIZE_Q_LEN, true, false},
     };
     for (int i = 0; i < KERNEL_TENSOR_CAPTURED; i++) {
-        int dim = rows[i].has_v_dim ? attention->head_dim_v : attention->head_dim_qk;
+        int dim =
+            rows[i].has_v_dim ? attention->head_dim_v : attention->head_dim_qk;
         tensors[i] = (struct kernel_tensor){
             .name = rows[i].name,
             .type = rows[i].is_lse ? SCALAR_F32 : attention->dtype,
             .rank = rows[i].is_lse ? 3 : 4,
-            .extents = {size_expr_size(arena, SIZE_BATCH), size_expr_size(arena, rows[i].heads),
+            .extents = {size_expr_size(arena, SIZE_BATCH),
+                        size_expr_size(arena, rows[i].heads),
                         size_expr_size(arena, rows[i].length),
-                        rows[i].is_lse ? (struct size_expr){0} : size_expr_constant(arena, dim)},
+                        rows[i].is_lse ? (struct size_expr){0}
+                                       : size_expr_constant(arena, dim)},
             .used = true,
         };
     }
 }
 
-static struct kernel_tensor captured_tensor(struct arena *arena, const struct tensor *tensor) {
-    struct kernel_tensor out = {.name = tensor->name, .type = tensor->type, .rank = tensor->rank,
+static struct kernel_tensor captured_tensor(struct arena *arena,
+                                            const struct tensor *tensor) {
+    struct kernel_tensor out = {.name = tensor->name,
+                                .type = tensor->type,
+                                .rank = tensor->rank,
                                 .used = tensor->used};
     for (int axis = 0; axis < tensor->rank; axis++)
         if (!ast_size_expr(arena, tensor->extents[axis], &out.extents[axis]))
-            out.extents[axis] = (struct size_expr){0}; /* refused by the front end */
+            out.extents[axis] =
+                (struct size_expr){0}; /* refused by the front end */
     return out;
 }
 
-struct kernel_info *facts_of_attention(struct arena *arena, const struct attention *attention) {
+struct kernel_info *facts_of_attention(struct arena *arena,
+                                       const struct attention *attention) {
     struct kernel_info *info = ARENA_NEW(arena, struct kernel_info);
     info->name = attention->name;
     info->dtype = attention->dtype;
@@ -48,23 +57,26 @@ struct kernel_info *facts_of_attention(struct arena *arena, const struct attenti
     info->head_dim_v = attention->head_dim_v;
     info->group = attention->group;
     info->tensor_count = KERNEL_TENSOR_CAPTURED + attention->tensor_count;
-    info->tensors = ARENA_NEW_ARRAY(arena, struct kernel_tensor, info->tensor_count);
+    info->tensors =
+        ARENA_NEW_ARRAY(arena, struct kernel_tensor, info->tensor_count);
     fixed_tensors(arena, attention, info->tensors);
     for (size_t i = 0; i < attention->tensor_count; i++)
         info->tensors[KERNEL_TENSOR_CAPTURED + i] =
             captured_tensor(arena, &attention->tensors[i]);
     info->scalar_count = attention->param_count;
-    info->scalars = ARENA_NEW_ARRAY(arena, struct kernel_scalar, info->scalar_count);
+    info->scalars =
+        ARENA_NEW_ARRAY(arena, struct kernel_scalar, info->scalar_count);
     for (size_t i = 0; i < attention->param_count; i++) {
         const struct param *param = &attention->params[i];
-        info->scalars[i] = (struct kernel_scalar){param->name, ast_scalar_type(param->type),
-                                                  param->has_default, param->default_bits,
-                                                  param->used};
+        info->scalars[i] = (struct kernel_scalar){
+            param->name, ast_scalar_type(param->type), param->has_default,
+            param->default_bits, param->used};
     }
     return info;
 }
 
-/* ---- Reads ------------------------------------------------------------------------- */
+/* ---- Reads
+ * ------------------------------------------------------------------------- */
 
 static void visit_read(void *data, const struct expr *node) {
     bool *found = data;
@@ -86,7 +98,8 @@ bool facts_has_item(const struct attention *attention, enum item_kind kind) {
     return false;
 }
 
-/* ---- Extern files ---------------------------------------------------------------- */
+/* ---- Extern files
+ * ---------------------------------------------------------------- */
 
 struct file_list {
     struct arena *arena;
@@ -103,9 +116,9 @@ static void visit_call(void *data, const struct expr *node) {
     vec_push(list->arena, &list->files, node->fn->file);
 }
 
-const struct source_file *const *facts_extern_files(struct arena *arena,
-                                                    const struct attention *attention,
-                                                    size_t *out_count) {
+const struct source_file *const *
+facts_extern_files(struct arena *arena, const struct attention *attention,
+                   size_t *out_count) {
     struct file_list list = {.arena = arena};
     if (attention->calls_extern) {
         for (size_t i = 0; i < attention->item_count; i++)

@@ -5,20 +5,22 @@
 #include "frontend/ast.h"
 #include "support/kernel_info.h"
 
-/* Name, types, tensors with their extents and parameters of an attention; the back end
- * adds the kernels. */
-struct kernel_info *facts_of_attention(struct arena *arena, const struct attention *attention);
+/* Name, types, tensors with their extents and parameters of an attention; the
+ * back end adds the kernels. */
+struct kernel_info *facts_of_attention(struct arena *arena,
+                                       const struct attention *attention);
 
-/* True when a score or mask line reads a captured tensor at an index that depends on both
- * the query and the key. */
+/* True when a score or mask line reads a captured tensor at an index that
+ * depends on both the query and the key. */
 bool facts_has_element_reads(const struct attention *attention);
 
 /* True when the attention has a line of that kind. */
 bool facts_has_item(const struct attention *attention, enum item_kind kind);
 
-/* The CUDA C++ files behind the extern functions that the attention calls, each once. */
-const struct source_file *const *facts_extern_files(struct arena *arena,
-                                                    const struct attention *attention,
-                                                    size_t *out_count);
+/* The CUDA C++ files behind the extern functions that the attention calls, each
+ * once. */
+const struct source_file *const *
+facts_extern_files(struct arena *arena, const struct attention *attention,
+                   size_t *out_count);
 
 #endif

@@ -9,24 +9,27 @@
 #include "support/vec.h"
 
 /* MLIR's messages about a text that we did not write are the user's to read. */
-static void report_text(struct diag_sink *diags, const char *name, const char *what,
-                        const struct strbuf *messages) {
+static void report_text(struct diag_sink *diags, const char *name,
+                        const char *what, const struct strbuf *messages) {
     diag_error(diags, SOURCE_NOWHERE, "%s: %s", diag_name(diags, name), what);
     const char *line = strbuf_text(messages);
     while (*line) {
         size_t length = strcspn(line, "\n");
         if (length)
-            diag_note(diags, SOURCE_NOWHERE, "%.*s", (int)(length > 300 ? 300 : length), line);
+            diag_note(diags, SOURCE_NOWHERE, "%.*s",
+                      (int)(length > 300 ? 300 : length), line);
         line += length + (line[length] == '\n');
     }
 }
 
 /* Reads and verifies a module; null after errors. */
-static MlirModule read_module(MlirContext context, const char *name, const char *text,
-                              size_t length, struct diag_sink *diags) {
+static MlirModule read_module(MlirContext context, const char *name,
+                              const char *text, size_t length,
+                              struct diag_sink *diags) {
     struct strbuf messages;
     strbuf_init(&messages, NULL);
-    MlirDiagnosticHandlerID handler = ir_diagnostics_capture(context, &messages);
+    MlirDiagnosticHandlerID handler =
+        ir_diagnostics_capture(context, &messages);
     MlirModule module = ir_parse(context, text, length);
     if (mlirModuleIsNull(module)) {
         report_text(diags, name, "not a module in MLIR's text form", &messages);
@@ -49,7 +52,8 @@ static struct pass_step *parse_passes(struct arena *arena, const char *list,
         const char *name = arena_strndup(arena, list, length);
         const struct pass *pass = pass_find(name);
         if (!pass) {
-            diag_error(diags, SOURCE_NOWHERE, "no pass is called '%s'", diag_name(diags, name));
+            diag_error(diags, SOURCE_NOWHERE, "no pass is called '%s'",
+                       diag_name(diags, name));
             return NULL;
         }
         vec_push(arena, &steps, (struct pass_step){pass, true});
@@ -59,8 +63,9 @@ static struct pass_step *parse_passes(struct arena *arena, const char *list,
     return steps.data;
 }
 
-bool compile_run_passes(const char *name, const char *text, size_t length, const char *passes,
-                        struct diag_sink *diags, struct strbuf *out_text) {
+bool compile_run_passes(const char *name, const char *text, size_t length,
+                        const char *passes, struct diag_sink *diags,
+                        struct strbuf *out_text) {
     struct arena *scratch = arena_create();
     MlirContext context = ir_context_create();
     MlirModule module = {NULL};
@@ -93,8 +98,9 @@ static const char *main_kernel(MlirOperation module, struct arena *scratch) {
     return NULL;
 }
 
-bool compile_emit_ptx(struct arena *arena, const char *name, const char *text, size_t length,
-                      struct diag_sink *diags, struct strbuf *out_ptx) {
+bool compile_emit_ptx(struct arena *arena, const char *name, const char *text,
+                      size_t length, struct diag_sink *diags,
+                      struct strbuf *out_ptx) {
     MlirContext context = ir_context_create();
     MlirModule module = read_module(context, name, text, length, diags);
     bool ok = !mlirModuleIsNull(module);
@@ -106,9 +112,10 @@ bool compile_emit_ptx(struct arena *arena, const char *name, const char *text, s
             .attention = main_kernel(top, arena),
             .producer = "attnc " ATTN_VERSION};
         if (!options.target)
-            diag_error(diags, SOURCE_NOWHERE, "%s: no code generation for target '%s'", name,
-                       target);
-        ok = options.target && ptx_emit_module(arena, module, &options, out_ptx, NULL, diags);
+            diag_error(diags, SOURCE_NOWHERE,
+                       "%s: no code generation for target '%s'", name, target);
+        ok = options.target &&
+             ptx_emit_module(arena, module, &options, out_ptx, NULL, diags);
         mlirModuleDestroy(module);
     }
     mlirContextDestroy(context);

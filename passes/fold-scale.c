@@ -1,16 +1,20 @@
-/* fold-scale: positive constant factors of the scores go into the softmax's one FMA.
+/* fold-scale: positive constant factors of the scores go into the softmax's one
+ * FMA.
  *
  *     p = exp2(fma(f·x, c, -m)),  m from mul_rp(rowmax(f·x), c)
- *  => p = exp2(fma(x, f·c, -m)),  m from mul_rp(rowmax(x), f·c)         for a constant f > 0
+ *  => p = exp2(fma(x, f·c, -m)),  m from mul_rp(rowmax(x), f·c)         for a
+ * constant f > 0
  *
- * so that maxima are taken on raw scores and the multiplication per element disappears.
- * rowmax commutes with a positive factor only: a negative f would make the maximum a
- * minimum, zero would make 0·inf, and a factor known at launch may be either; they stay.
- * The factor is also found behind select(kept, f·x, -inf) and behind an scf.if whose arms
- * carry the same factor, which is how partial blocks are masked.
+ * so that maxima are taken on raw scores and the multiplication per element
+ * disappears. rowmax commutes with a positive factor only: a negative f would
+ * make the maximum a minimum, zero would make 0·inf, and a factor known at
+ * launch may be either; they stay. The factor is also found behind select(kept,
+ * f·x, -inf) and behind an scf.if whose arms carry the same factor, which is
+ * how partial blocks are masked.
  *
- * Before that the code that depends on s is simplified (its accuracy is measured against
- * exact arithmetic, unlike that of masks and biases, which is kept as written):
+ * Before that the code that depends on s is simplified (its accuracy is
+ * measured against exact arithmetic, unlike that of masks and biases, which is
+ * kept as written):
  *
  *     x / d           => x·(1/d)      d constant or the same for the whole loop
  *     (x·f1)·f2       => x·(f1·f2)    likewise
@@ -25,7 +29,8 @@
 #include "passes/pass.h"
 #include "passes/tile.h"
 
-/* ---- What depends on s ------------------------------------------------------ */
+/* ---- What depends on s ------------------------------------------------------
+ */
 
 /* Values computed from the dot product Q·K; a map of each to itself. */
 struct score_set {
@@ -43,8 +48,9 @@ static void add_result(struct score_set *set, MlirOperation op) {
         ir_map_set(set->members, ir_result(op, i), set->outside);
 }
 
-/* Visited in program order: operands are known before their users.  The slice ends at
- * reductions and at the second dot: only elementwise code is rewritten. */
+/* Visited in program order: operands are known before their users.  The slice
+ * ends at reductions and at the second dot: only elementwise code is rewritten.
+ */
 static void visit_score(void *data, MlirOperation op) {
     struct score_set *set = data;
     if (ir_is_op(op, "attn.dot")) {
@@ -60,7 +66,8 @@ static void visit_score(void *data, MlirOperation op) {
             add_result(set, op);
 }
 
-/* ---- Factors ------------------------------------------------------------------ */
+/* ---- Factors
+ * ------------------------------------------------------------------ */
 
 /* A factor that is a normal f32 number. */
 static bool is_normal(double factor) {
@@ -69,7 +76,8 @@ static bool is_normal(double factor) {
 }
 
 /* x and f of an arith.mulf by a constant, in either order. */
-static bool match_factor(MlirValue value, MlirValue *out_x, double *out_factor) {
+static bool match_factor(MlirValue value, MlirValue *out_x,
+                         double *out_factor) {
     MlirOperation mul = ir_def_op(value, "arith.mulf");
     if (mlirOperationIsNull(mul))
         return false;
@@ -87,38 +95,43 @@ static bool is_minus_infinity(MlirValue value) {
     return ir_constant_float(value, &number) && isinf(number) && number < 0;
 }
 
-/* ---- Simplification of score code ----------------------------------------------- */
+/* ---- Simplification of score code
+ * ----------------------------------------------- */
 
 struct simplify {
     struct ir_builder b;
     struct score_set *set;
 };
 
-/* Replaces `op` by a value that depends on s like op's result did.  The op itself stays
- * until all is done: a new op must not get the address of a member of the set. */
+/* Replaces `op` by a value that depends on s like op's result did.  The op
+ * itself stays until all is done: a new op must not get the address of a member
+ * of the set. */
 static void replace(struct simplify *s, MlirOperation op, MlirValue value) {
     ir_map_set(s->set->members, value, s->set->outside);
     ir_replace_uses(ir_result(op, 0), value);
 }
 
-/* A factor without its stretching over the tile: a constant or what is broadcast.  Null
- * when it is a tile of its own, or no f32. */
+/* A factor without its stretching over the tile: a constant or what is
+ * broadcast.  Null when it is a tile of its own, or no f32. */
 static MlirValue small_factor(struct simplify *s, MlirValue factor) {
     double constant;
     if (ir_constant_float(factor, &constant))
         return ir_const_f32(&s->b, (float)constant);
     MlirOperation stretch = ir_def_op(factor, "vector.broadcast");
-    return mlirOperationIsNull(stretch) ? (MlirValue){NULL} : ir_operand(stretch, 0);
+    return mlirOperationIsNull(stretch) ? (MlirValue){NULL}
+                                        : ir_operand(stretch, 0);
 }
 
-/* 1/d for a divisor that is the same in a row, a column or everywhere; null otherwise. */
+/* 1/d for a divisor that is the same in a row, a column or everywhere; null
+ * otherwise. */
 static MlirValue reciprocal(struct simplify *s, MlirValue divisor) {
     struct ir_builder *b = &s->b;
     MlirType tile = mlirValueGetType(divisor);
     double constant;
     if (ir_constant_float(divisor, &constant))
-        return is_normal(1 / constant) && is_normal(constant) ? ir_splat(b, tile, 1 / constant)
-                                                              : (MlirValue){NULL};
+        return is_normal(1 / constant) && is_normal(constant)
+                   ? ir_splat(b, tile, 1 / constant)
+                   : (MlirValue){NULL};
     MlirValue small = small_factor(s, divisor);
     if (mlirValueIsNull(small))
         return small;
@@ -127,7 +140,8 @@ static MlirValue reciprocal(struct simplify *s, MlirValue divisor) {
 }
 
 static void simplify_division(struct simplify *s, MlirOperation op) {
-    if (!is_score(s->set, ir_operand(op, 0)) || is_score(s->set, ir_operand(op, 1)))
+    if (!is_score(s->set, ir_operand(op, 0)) ||
+        is_score(s->set, ir_operand(op, 1)))
         return;
     ir_before(&s->b, op);
     MlirValue inverse = reciprocal(s, ir_operand(op, 1));
@@ -136,8 +150,8 @@ static void simplify_division(struct simplify *s, MlirOperation op) {
 }
 
 /* Splits a product of a score into the score and the other factor. */
-static bool split_product(const struct simplify *s, MlirValue value, MlirValue *out_score,
-                          MlirValue *out_factor) {
+static bool split_product(const struct simplify *s, MlirValue value,
+                          MlirValue *out_score, MlirValue *out_factor) {
     MlirOperation mul = ir_def_op(value, "arith.mulf");
     if (mlirOperationIsNull(mul))
         return false;
@@ -147,7 +161,8 @@ static bool split_product(const struct simplify *s, MlirValue value, MlirValue *
     return is_score(s->set, *out_score) && !is_score(s->set, *out_factor);
 }
 
-/* The product of two small factors; a constant that f32 cannot hold is refused. */
+/* The product of two small factors; a constant that f32 cannot hold is refused.
+ */
 static MlirValue multiply_small(struct simplify *s, MlirValue x, MlirValue y) {
     struct ir_builder *b = &s->b;
     double fx, fy;
@@ -166,7 +181,8 @@ static void simplify_product(struct simplify *s, MlirOperation op) {
         !split_product(s, x, &inner, &inner_factor))
         return;
     ir_before(&s->b, op);
-    MlirValue first = small_factor(s, inner_factor), second = small_factor(s, outer_factor);
+    MlirValue first = small_factor(s, inner_factor),
+              second = small_factor(s, outer_factor);
     if (mlirValueIsNull(first) || mlirValueIsNull(second))
         return;
     MlirValue both = multiply_small(s, first, second);
@@ -174,13 +190,15 @@ static void simplify_product(struct simplify *s, MlirOperation op) {
     if (mlirValueIsNull(both))
         return;
     MlirType type = mlirValueGetType(inner);
-    MlirValue wide = ir_constant_float(both, &constant) ? ir_splat(&s->b, type, constant)
-                                                        : ir_broadcast(&s->b, both, type);
+    MlirValue wide = ir_constant_float(both, &constant)
+                         ? ir_splat(&s->b, type, constant)
+                         : ir_broadcast(&s->b, both, type);
     replace(s, op, ir_mulf(&s->b, inner, wide));
 }
 
 /* The product of a score that is operand i of `op`, null if it is none. */
-static MlirOperation score_product(const struct simplify *s, MlirOperation op, size_t i) {
+static MlirOperation score_product(const struct simplify *s, MlirOperation op,
+                                   size_t i) {
     MlirValue product = ir_operand(op, i);
     MlirOperation mul = ir_def_op(product, "arith.mulf");
     return is_score(s->set, product) ? mul : (MlirOperation){NULL};
@@ -192,8 +210,9 @@ static void simplify_sum(struct simplify *s, MlirOperation op) {
         if (mlirOperationIsNull(mul))
             continue;
         ir_before(&s->b, op);
-        replace(s, op, ir_fma(&s->b, ir_operand(mul, 0), ir_operand(mul, 1),
-                              ir_operand(op, 1 - i)));
+        replace(s, op,
+                ir_fma(&s->b, ir_operand(mul, 0), ir_operand(mul, 1),
+                       ir_operand(op, 1 - i)));
         return;
     }
 }
@@ -205,11 +224,13 @@ static void simplify_difference(struct simplify *s, MlirOperation op) {
         return;
     ir_before(&s->b, op);
     MlirValue minus = ir_negf(&s->b, ir_operand(op, 1));
-    replace(s, op, ir_fma(&s->b, ir_operand(mul, 0), ir_operand(mul, 1), minus));
+    replace(s, op,
+            ir_fma(&s->b, ir_operand(mul, 0), ir_operand(mul, 1), minus));
 }
 
-static void simplify_all(struct pass_ctx *ctx, MlirOperation func, struct simplify *s,
-                         const char *name, void (*rewrite)(struct simplify *, MlirOperation)) {
+static void simplify_all(struct pass_ctx *ctx, MlirOperation func,
+                         struct simplify *s, const char *name,
+                         void (*rewrite)(struct simplify *, MlirOperation)) {
     size_t count = 0;
     MlirOperation *ops = ir_collect(ctx->scratch, func, name, &count);
     for (size_t i = 0; i < count; i++)
@@ -218,7 +239,8 @@ static void simplify_all(struct pass_ctx *ctx, MlirOperation func, struct simpli
 }
 
 static void simplify_scores(struct pass_ctx *ctx, MlirOperation func) {
-    struct score_set set = {.arena = ctx->scratch, .members = ir_map_create(ctx->scratch)};
+    struct score_set set = {.arena = ctx->scratch,
+                            .members = ir_map_create(ctx->scratch)};
     struct simplify s = {.set = &set};
     if (ir_func_arg_count(func) == 0)
         return;
@@ -234,13 +256,15 @@ static void simplify_scores(struct pass_ctx *ctx, MlirOperation func) {
     tile_hoist(ctx->scratch, func); /* reciprocals and products of invariants */
 }
 
-/* ---- Folding into the softmax ------------------------------------------------------ */
+/* ---- Folding into the softmax
+ * ------------------------------------------------------ */
 
 /* One softmax step: scores x, used by exactly the reduction and the FMA. */
 struct softmax_site {
     MlirValue scores;
-    MlirOperation reduction, bound, fma; /* multi_reduction, attn.mul_rp, math.fma */
-    double factor;                       /* c */
+    MlirOperation reduction, bound,
+        fma;       /* multi_reduction, attn.mul_rp, math.fma */
+    double factor; /* c */
 };
 
 /* The op behind a shape_cast. */
@@ -249,7 +273,8 @@ static MlirOperation behind_cast(MlirValue value) {
     return mlirOperationIsNull(cast) ? cast : ir_def(ir_operand(cast, 0));
 }
 
-/* The users of the scores are the reduction and one FMA with the same constant. */
+/* The users of the scores are the reduction and one FMA with the same constant.
+ */
 static bool match_users(struct softmax_site *site) {
     MlirOpOperand use = mlirValueGetFirstUse(site->scores);
     double factor;
@@ -257,9 +282,10 @@ static bool match_users(struct softmax_site *site) {
         MlirOperation user = mlirOpOperandGetOwner(use);
         if (mlirOperationEqual(user, site->reduction))
             continue;
-        if (!ir_is_op(user, "math.fma") || mlirOpOperandGetOperandNumber(use) != 0 ||
-            !ir_constant_float(ir_operand(user, 1), &factor) || factor != site->factor ||
-            !mlirOperationIsNull(site->fma))
+        if (!ir_is_op(user, "math.fma") ||
+            mlirOpOperandGetOperandNumber(use) != 0 ||
+            !ir_constant_float(ir_operand(user, 1), &factor) ||
+            factor != site->factor || !mlirOperationIsNull(site->fma))
             return false;
         site->fma = user;
     }
@@ -278,10 +304,13 @@ static bool match_site(MlirOperation bound, struct softmax_site *out_site) {
 }
 
 static MlirValue yielded(MlirOperation branch, size_t arm, size_t result) {
-    return ir_operand(mlirBlockGetTerminator(ir_region_block(branch, arm)), result);
+    return ir_operand(mlirBlockGetTerminator(ir_region_block(branch, arm)),
+                      result);
 }
 
-static bool has_one_result(MlirOperation op) { return ir_result_count(op) == 1; }
+static bool has_one_result(MlirOperation op) {
+    return ir_result_count(op) == 1;
+}
 
 /* The positive factor that all finite values of `scores` carry. */
 static bool find_factor(MlirValue scores, double *out_factor) {
@@ -299,8 +328,8 @@ static bool find_factor(MlirValue scores, double *out_factor) {
            find_factor(yielded(branch, 1, 0), &other) && other == *out_factor;
 }
 
-/* The scores without the factor that find_factor found.  An scf.if is changed in place:
- * its result is used by the site only. */
+/* The scores without the factor that find_factor found.  An scf.if is changed
+ * in place: its result is used by the site only. */
 static MlirValue strip_factor(struct ir_builder *b, MlirValue scores) {
     MlirValue x;
     double factor;
@@ -314,8 +343,10 @@ static MlirValue strip_factor(struct ir_builder *b, MlirValue scores) {
     }
     MlirOperation branch = ir_def(scores);
     for (size_t arm = 0; arm < 2; arm++) {
-        MlirOperation yield = mlirBlockGetTerminator(ir_region_block(branch, arm));
-        mlirOperationSetOperand(yield, 0, strip_factor(b, ir_operand(yield, 0)));
+        MlirOperation yield =
+            mlirBlockGetTerminator(ir_region_block(branch, arm));
+        mlirOperationSetOperand(yield, 0,
+                                strip_factor(b, ir_operand(yield, 0)));
     }
     return scores;
 }
@@ -328,7 +359,8 @@ static void set_factor(struct ir_builder *b, MlirOperation op, double factor) {
 
 static void fold_site(struct ir_builder *b, struct softmax_site *site) {
     double factor;
-    if (!find_factor(site->scores, &factor) || !is_normal(factor * site->factor))
+    if (!find_factor(site->scores, &factor) ||
+        !is_normal(factor * site->factor))
         return;
     MlirValue raw = strip_factor(b, site->scores);
     mlirOperationSetOperand(site->reduction, 0, raw);
@@ -342,7 +374,8 @@ static void fold_function(struct pass_ctx *ctx, MlirOperation func) {
     size_t count = 0;
     simplify_scores(ctx, func);
     ir_builder_init(&b, mlirOperationGetContext(func), ctx->scratch);
-    MlirOperation *bounds = ir_collect(ctx->scratch, func, "attn.mul_rp", &count);
+    MlirOperation *bounds =
+        ir_collect(ctx->scratch, func, "attn.mul_rp", &count);
     for (size_t i = 0; i < count; i++) {
         struct softmax_site site;
         if (match_site(bounds[i], &site))
@@ -352,14 +385,15 @@ static void fold_function(struct pass_ctx *ctx, MlirOperation func) {
 }
 
 /* fold-scale
- * requires     the form that `online-softmax` leaves: rowmax, attn.mul_rp by a constant,
- *              fma by the same constant, and no other use of the scores;
- * establishes  scores without a positive constant factor; divisions of scores by loop
- *              invariants as products; fused multiply-adds in score code;
- * breaks       nothing: m stays in log2 units. */
+ * requires     the form that `online-softmax` leaves: rowmax, attn.mul_rp by a
+ * constant, fma by the same constant, and no other use of the scores;
+ * establishes  scores without a positive constant factor; divisions of scores
+ * by loop invariants as products; fused multiply-adds in score code; breaks
+ * nothing: m stays in log2 units. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     size_t count = 0;
-    MlirOperation *funcs = ir_collect(ctx->scratch, module, "func.func", &count);
+    MlirOperation *funcs =
+        ir_collect(ctx->scratch, module, "func.func", &count);
     for (size_t i = 0; i < count; i++)
         if (ir_kernel_kind(funcs[i]))
             fold_function(ctx, funcs[i]);

@@ -1,18 +1,17 @@
 /* online-softmax: the running softmax spelt out in the log2 domain.
  *
- * Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018), with the
- * division delayed to the end as in FlashAttention-2 (section 3.1). Per key block, with
- * c = log2(e):
+ * Milakov and Gimelshein, "Online normalizer calculation for softmax" (2018),
+ * with the division delayed to the end as in FlashAttention-2 (section 3.1).
+ * Per key block, with c = log2(e):
  *
  *     m'    = max(m, rowmax(s)·c rounded up)       log2 units
- *     m_ref = m' = -inf ? 0 : m'                   rows without a kept pair so far
- *     alpha = exp2(m - m_ref)
- *     p     = exp2(s·c - m_ref)                    one FMA; <= 1 because m' was rounded up
- *     l'    = l·alpha + p                          partial sums, the quad is added at the end
- *     acc'  = acc·alpha + p·V
+ *     m_ref = m' = -inf ? 0 : m'                   rows without a kept pair so
+ * far alpha = exp2(m - m_ref) p     = exp2(s·c - m_ref)                    one
+ * FMA; <= 1 because m' was rounded up l'    = l·alpha + p partial sums, the
+ * quad is added at the end acc'  = acc·alpha + p·V
  *
- * A NaN or +inf score makes p NaN and so poisons l and acc of its own row: maxnumf skips
- * NaN, so nothing else of the row's state hides it.
+ * A NaN or +inf score makes p NaN and so poisons l and acc of its own row:
+ * maxnumf skips NaN, so nothing else of the row's state hides it.
  *
  * Not here: folding the scale into c (`fold-scale`), conditional rescaling. */
 #include <math.h>
@@ -44,7 +43,8 @@ static void expand_step(struct ir_builder *b, MlirOperation step) {
     MlirValue alpha = ir_exp2(b, ir_subf(b, m, m_ref));
     MlirValue minus_m = ir_broadcast(b, ir_negf(b, m_ref), tile);
     MlirValue p = ir_exp2(b, ir_fma(b, s, ir_splat(b, tile, log2_e), minus_m));
-    MlirValue l_old = ir_mulf(b, ir_operand(step, STEP_L), ir_broadcast(b, alpha, l_type));
+    MlirValue l_old =
+        ir_mulf(b, ir_operand(step, STEP_L), ir_broadcast(b, alpha, l_type));
     MlirValue l_new = ir_partial_sum(b, p, l_old);
     MlirValue acc = ir_operand(step, STEP_ACC);
     MlirValue rescaled = ir_mulf(b, acc, ir_broadcast(b, alpha, acc_type));
@@ -56,7 +56,8 @@ static void expand_step(struct ir_builder *b, MlirOperation step) {
     ir_erase(step);
 }
 
-/* O = acc / l and LSE = ln2·(m + log2 l); 0 and -inf for rows that attend to nothing. */
+/* O = acc / l and LSE = ln2·(m + log2 l); 0 and -inf for rows that attend to
+ * nothing. */
 static void expand_finish(struct ir_builder *b, MlirOperation finish) {
     ir_before(b, finish);
     MlirValue acc = ir_operand(finish, 0), m = ir_operand(finish, 1);
@@ -76,7 +77,8 @@ static void expand_finish(struct ir_builder *b, MlirOperation finish) {
     ir_erase(finish);
 }
 
-static void expand_all(struct pass_ctx *ctx, MlirOperation module, const char *name,
+static void expand_all(struct pass_ctx *ctx, MlirOperation module,
+                       const char *name,
                        void (*expand)(struct ir_builder *b, MlirOperation op)) {
     struct ir_builder b;
     size_t count = 0;
@@ -87,11 +89,10 @@ static void expand_all(struct pass_ctx *ctx, MlirOperation module, const char *n
 }
 
 /* online-softmax
- * requires     attn.softmax_step and attn.softmax_finish on final scores in natural units,
- *              -inf where masked; m starts at -inf, l and acc at 0;
- * establishes  arith, math, attn.mul_rp, attn.partial_sum and attn.dot instead; m in log2
- *              units;
- * breaks       nothing. */
+ * requires     attn.softmax_step and attn.softmax_finish on final scores in
+ * natural units, -inf where masked; m starts at -inf, l and acc at 0;
+ * establishes  arith, math, attn.mul_rp, attn.partial_sum and attn.dot instead;
+ * m in log2 units; breaks       nothing. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     expand_all(ctx, module, "attn.softmax_step", expand_step);
     expand_all(ctx, module, "attn.softmax_finish", expand_finish);

@@ -1,8 +1,9 @@
 /* All pass lists, and the machinery that runs them.
  *
- * Every pass of ours is registered with MLIR's pass manager as an external pass on the
- * module; a stage's hook runs as one more external pass, so that a single pass manager
- * run does the whole list.  The file of the pass `pipeline` is pipeline-sm80.c. */
+ * Every pass of ours is registered with MLIR's pass manager as an external pass
+ * on the module; a stage's hook runs as one more external pass, so that a
+ * single pass manager run does the whole list.  The file of the pass `pipeline`
+ * is pipeline-sm80.c. */
 #include <assert.h>
 #include <mlir-c/Transforms.h>
 #include <stdio.h>
@@ -14,8 +15,9 @@
 #include "passes/pass.h"
 #include "passes/target_limits.h"
 
-const struct pass pass_canonicalize = {
-    "canonicalize", "fold and simplify (stock MLIR)", NULL, mlirCreateTransformsCanonicalizer};
+const struct pass pass_canonicalize = {"canonicalize",
+                                       "fold and simplify (stock MLIR)", NULL,
+                                       mlirCreateTransformsCanonicalizer};
 const struct pass pass_cse = {
     "cse", "share equal subexpressions, drop dead ones (stock MLIR)", NULL,
     mlirCreateTransformsCSE};
@@ -26,13 +28,14 @@ static const struct pass *const all_passes[] = {
 };
 enum { PASS_COUNT = sizeof all_passes / sizeof all_passes[0] };
 
-/* cse runs after each stage that clones code: it drops what was inlined in vain and
- * shares index arithmetic between the positions of neighbouring ops. */
+/* cse runs after each stage that clones code: it drops what was inlined in vain
+ * and shares index arithmetic between the positions of neighbouring ops. */
 static const struct pass_step sm80_steps[] = {
-    {&pass_mask_blocks, true},    {&pass_tile, true},       {&pass_cse, false},
-    {&pass_online_softmax, true}, {&pass_fold_scale, true}, {&pass_cse, false},
-    {&pass_rescale, true},        {&pass_pipeline, true},   {&pass_cse, false},
-    {NULL, false},
+    {&pass_mask_blocks, true}, {&pass_tile, true},
+    {&pass_cse, false},        {&pass_online_softmax, true},
+    {&pass_fold_scale, true},  {&pass_cse, false},
+    {&pass_rescale, true},     {&pass_pipeline, true},
+    {&pass_cse, false},        {NULL, false},
 };
 
 const struct pass_step *pass_pipeline_of(const char *target) {
@@ -50,7 +53,8 @@ const struct pass *pass_find(const char *name) {
     return NULL;
 }
 
-/* ---- Running -------------------------------------------------------------- */
+/* ---- Running --------------------------------------------------------------
+ */
 
 /* One run of pass_run; external passes point to it. */
 struct run {
@@ -64,10 +68,11 @@ struct run {
 struct run_step {
     struct run *run;
     const struct pass *pass;
-    bool announces;           /* the hook of a stage, not the pass itself */
+    bool announces; /* the hook of a stage, not the pass itself */
 };
 
-/* Type ids of external passes are addresses; MLIR wants one for each kind of pass. */
+/* Type ids of external passes are addresses; MLIR wants one for each kind of
+ * pass. */
 static const _Alignas(8) char pass_ids[PASS_COUNT + 1][8];
 
 static MlirTypeID pass_id(const struct run_step *step) {
@@ -78,20 +83,27 @@ static MlirTypeID pass_id(const struct run_step *step) {
     return mlirTypeIDCreate(pass_ids[number]);
 }
 
-static void nothing(void *user) { (void)user; }
+static void nothing(void *user) {
+    (void)user;
+}
 
-/* The pass manager never clones a module pass in a single-threaded context; sharing the
- * step is right in any case, it is not written to. */
-static void *share(void *user) { return user; }
+/* The pass manager never clones a module pass in a single-threaded context;
+ * sharing the step is right in any case, it is not written to. */
+static void *share(void *user) {
+    return user;
+}
 
-/* A module that breaks its own rules after a pass is our fault: say which pass. */
+/* A module that breaks its own rules after a pass is our fault: say which pass.
+ */
 static _Noreturn void ice_after(const struct run *run) {
     fprintf(stderr, "attn: internal error: after pass '%s':\n%s\n",
-            run->current ? run->current->name : "(none)", strbuf_text(&run->messages));
+            run->current ? run->current->name : "(none)",
+            strbuf_text(&run->messages));
     abort();
 }
 
-static void run_external(MlirOperation module, MlirExternalPass external, void *user) {
+static void run_external(MlirOperation module, MlirExternalPass external,
+                         void *user) {
     struct run_step *step = user;
     struct run *run = step->run;
     if (step->announces) {
@@ -107,31 +119,38 @@ static void run_external(MlirOperation module, MlirExternalPass external, void *
 }
 
 static void add_external(MlirPassManager manager, struct run_step *step) {
-    struct MlirExternalPassCallbacks callbacks = {
-        .construct = nothing, .destruct = nothing, .clone = share, .run = run_external};
+    struct MlirExternalPassCallbacks callbacks = {.construct = nothing,
+                                                  .destruct = nothing,
+                                                  .clone = share,
+                                                  .run = run_external};
     const char *name = step->announces ? "stage-hook" : step->pass->name;
-    const char *summary = step->announces ? "reports a stage" : step->pass->summary;
+    const char *summary =
+        step->announces ? "reports a stage" : step->pass->summary;
     mlirPassManagerAddOwnedPass(
-        manager, mlirCreateExternalPass(pass_id(step), ir_ref(name), ir_ref(name),
-                                        ir_ref(summary), ir_ref("builtin.module"), 0, NULL,
-                                        callbacks, step));
+        manager, mlirCreateExternalPass(
+                     pass_id(step), ir_ref(name), ir_ref(name), ir_ref(summary),
+                     ir_ref("builtin.module"), 0, NULL, callbacks, step));
 }
 
-/* Number of steps to run: all, or up to the stage `stop_after` with its cleanups. */
-static size_t count_steps(const struct pass_step *steps, const char *stop_after) {
+/* Number of steps to run: all, or up to the stage `stop_after` with its
+ * cleanups. */
+static size_t count_steps(const struct pass_step *steps,
+                          const char *stop_after) {
     size_t count = 0;
     bool reached = false;
     for (; steps[count].pass; count++) {
         if (reached && steps[count].is_stage)
             break;
-        reached = reached || (stop_after && strcmp(steps[count].pass->name, stop_after) == 0);
+        reached = reached || (stop_after &&
+                              strcmp(steps[count].pass->name, stop_after) == 0);
     }
     return count;
 }
 
 /* Fills the pass manager; a stage's hook comes after its cleanups. */
-static void add_steps(MlirPassManager manager, struct run *run, struct arena *arena,
-                      const struct pass_step *steps, size_t count) {
+static void add_steps(MlirPassManager manager, struct run *run,
+                      struct arena *arena, const struct pass_step *steps,
+                      size_t count) {
     const struct pass *stage = NULL;
     for (size_t i = 0; i <= count; i++) {
         bool ends_stage = i == count || steps[i].is_stage;
@@ -163,11 +182,14 @@ bool pass_run(const struct pass_step *steps, const struct pass_options *options,
                       .ctx = {arena_create(), diags}};
     size_t errors = diag_error_count(diags);
     strbuf_init(&run.messages, arena);
-    MlirDiagnosticHandlerID handler = ir_diagnostics_capture(context, &run.messages);
+    MlirDiagnosticHandlerID handler =
+        ir_diagnostics_capture(context, &run.messages);
     MlirPassManager manager = mlirPassManagerCreate(context);
     mlirPassManagerEnableVerifier(manager, run.options->verify_each);
-    add_steps(manager, &run, arena, steps, count_steps(steps, run.options->stop_after));
-    bool ok = mlirLogicalResultIsSuccess(mlirPassManagerRunOnOp(manager, module));
+    add_steps(manager, &run, arena, steps,
+              count_steps(steps, run.options->stop_after));
+    bool ok =
+        mlirLogicalResultIsSuccess(mlirPassManagerRunOnOp(manager, module));
     bool refused = diag_error_count(diags) != errors;
     if (!refused && (!ok || !ir_verify(module)))
         ice_after(&run);

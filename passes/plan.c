@@ -13,11 +13,13 @@ void plan_write(MlirOperation func, const struct schedule_plan *plan) {
     ir_set_kernel_warps(func, plan->warps);
     ir_set_attr(func, "attn.stages", ir_attr_i32(context, plan->stages));
     if (plan->consumers > 0)
-        ir_set_attr(func, "attn.consumers", ir_attr_i32(context, plan->consumers));
+        ir_set_attr(func, "attn.consumers",
+                    ir_attr_i32(context, plan->consumers));
     if (plan->pingpong)
         ir_set_attr(func, "attn.pingpong", ir_attr_unit(context));
-    ir_set_attr(func, "attn.order",
-                ir_attr_string(context, plan->longest_first ? "lpt" : "linear"));
+    ir_set_attr(
+        func, "attn.order",
+        ir_attr_string(context, plan->longest_first ? "lpt" : "linear"));
     if (plan->rescale_threshold > 0)
         ir_set_attr(func, "attn.rescale_threshold",
                     mlirFloatAttrDoubleGet(context, ir_type_f32(context),
@@ -30,7 +32,8 @@ void plan_write(MlirOperation func, const struct schedule_plan *plan) {
         ir_remove_attr(func, "attn.q_registers");
 }
 
-struct schedule_problem plan_problem(MlirOperation module, MlirOperation attention) {
+struct schedule_problem plan_problem(MlirOperation module,
+                                     MlirOperation attention) {
     MlirType q = mlirValueGetType(ir_operand(attention, IR_ATTENTION_Q));
     MlirType v = mlirValueGetType(ir_operand(attention, IR_ATTENTION_V));
     const char *target = ir_module_target(module);
@@ -56,13 +59,15 @@ bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
                MlirOperation attention, struct schedule_plan *out_plan) {
     struct schedule_problem problem = plan_problem(module, attention);
     struct schedule pinned = {0};
-    pinned.given[SCHEDULE_TILE] = ir_kernel_tile(func, &pinned.tile_m, &pinned.tile_n);
+    pinned.given[SCHEDULE_TILE] =
+        ir_kernel_tile(func, &pinned.tile_m, &pinned.tile_n);
     pinned.stages = (int)ir_int_attr(func, "attn.stages", 0);
     pinned.given[SCHEDULE_STAGES] = pinned.stages != 0;
     pinned.consumers = (int)ir_int_attr(func, "attn.consumers", 0);
     pinned.given[SCHEDULE_CONSUMERS] = pinned.consumers != 0;
     pinned.given[SCHEDULE_OVERLAP] = pinned.consumers != 0;
-    pinned.overlap = ir_has_attr(func, "attn.pingpong") ? OVERLAP_PINGPONG : OVERLAP_INTRA;
+    pinned.overlap =
+        ir_has_attr(func, "attn.pingpong") ? OVERLAP_PINGPONG : OVERLAP_INTRA;
     if (!schedule_resolve(&problem, &pinned, ctx->diags, out_plan))
         return false;
     /* Without attn.stages nobody has planned yet. */
@@ -76,8 +81,9 @@ bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
         out_plan->q_registers = ir_has_attr(func, "attn.q_registers");
         if (warps < 1 || warps > 32 || out_plan->tile_m % (16 * warps) != 0) {
             diag_error(ctx->diags, SOURCE_NOWHERE,
-                       "attn.warps = %d does not divide the %d rows of attn.tile by 16", warps,
-                       out_plan->tile_m);
+                       "attn.warps = %d does not divide the %d rows of "
+                       "attn.tile by 16",
+                       warps, out_plan->tile_m);
             return false;
         }
     }

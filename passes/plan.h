@@ -16,11 +16,14 @@
 /* Writes the decisions of a plan to the function. */
 void plan_write(MlirOperation func, const struct schedule_plan *plan);
 
-/* The problem that a function with one attn.attention poses on the module's target. */
-struct schedule_problem plan_problem(MlirOperation module, MlirOperation attention);
+/* The problem that a function with one attn.attention poses on the module's
+ * target. */
+struct schedule_problem plan_problem(MlirOperation module,
+                                     MlirOperation attention);
 
-/* The plan of a function: its attributes, or the planner's own where there are none
- * (they are written then).  The account is that of the tile.  False after an error. */
+/* The plan of a function: its attributes, or the planner's own where there are
+ * none (they are written then).  The account is that of the tile.  False after
+ * an error. */
 bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
                MlirOperation attention, struct schedule_plan *out_plan);
 

@@ -1,10 +1,11 @@
 /* The planner: see schedule.h.
  *
- * Split-Q as in FlashAttention-2 (section 3.3): every warp owns whole query rows, so
- * the softmax needs no exchange between warps.  The account per thread, for F = M/(16·W)
- * fragments of rows: accumulator F·Dv/2, scores F·N/2, Q F·Dqk/4 registers (two 16-bit
- * elements each); P reuses the registers of the scores.  The table of preferred tiles was
- * chosen by measurement on an H200; everything else follows from the limits.
+ * Split-Q as in FlashAttention-2 (section 3.3): every warp owns whole query
+ * rows, so the softmax needs no exchange between warps.  The account per
+ * thread, for F = M/(16·W) fragments of rows: accumulator F·Dv/2, scores F·N/2,
+ * Q F·Dqk/4 registers (two 16-bit elements each); P reuses the registers of the
+ * scores.  The table of preferred tiles was chosen by measurement on an H200;
+ * everything else follows from the limits.
  *
  * Not here: choosing a tile by sequence length (kernels serve every length). */
 #include "passes/schedule.h"
@@ -14,7 +15,8 @@
 #include "passes/schedule-sm90.h"
 #include "passes/target_limits.h"
 
-/* Registers of addresses, running maxima and sums, loop state and operand fragments. */
+/* Registers of addresses, running maxima and sums, loop state and operand
+ * fragments. */
 enum { OVERHEAD_REGISTERS = 44 };
 
 /* Pointers, strides and values under way of a read per element. */
@@ -22,64 +24,81 @@ enum { READ_REGISTERS = 16 };
 
 enum { MAX_STAGES = 8, MAX_TILE = 256 };
 
-/* P is at most 2^tau: 2^8 loses nothing in f16 and bf16, and l stays far from overflow.
- * f16 ends at 2^16. */
+/* P is at most 2^tau: 2^8 loses nothing in f16 and bf16, and l stays far from
+ * overflow. f16 ends at 2^16. */
 static const float default_threshold = 8, max_threshold = 15;
 
-int schedule_padded_dim(int head_dim) { return (head_dim + 15) / 16 * 16; }
+int schedule_padded_dim(int head_dim) {
+    return (head_dim + 15) / 16 * 16;
+}
 
 /* ---- The account --------------------------------------------------------- */
 
 /* Registers of one thread with `warps` warps; fills the plan's account. */
-static void account_registers(const struct schedule_problem *problem, struct schedule_plan *plan) {
+static void account_registers(const struct schedule_problem *problem,
+                              struct schedule_plan *plan) {
     int fragments = plan->tile_m / (16 * plan->warps);
     plan->registers_acc = fragments * problem->head_dim_v / 2;
     plan->registers_s = fragments * plan->tile_n / 2;
     plan->registers_q =
-        plan->q_registers ? fragments * schedule_padded_dim(problem->head_dim_qk) / 4 : 0;
-    plan->registers_other = OVERHEAD_REGISTERS + (problem->element_reads ? READ_REGISTERS : 0);
-    plan->registers = plan->registers_acc + plan->registers_s + plan->registers_q +
-                      plan->registers_other;
+        plan->q_registers
+            ? fragments * schedule_padded_dim(problem->head_dim_qk) / 4
+            : 0;
+    plan->registers_other =
+        OVERHEAD_REGISTERS + (problem->element_reads ? READ_REGISTERS : 0);
+    plan->registers = plan->registers_acc + plan->registers_s +
+                      plan->registers_q + plan->registers_other;
 }
 
-static void account_shared(const struct schedule_problem *problem, struct schedule_plan *plan) {
+static void account_shared(const struct schedule_problem *problem,
+                           struct schedule_plan *plan) {
     int width = schedule_padded_dim(problem->head_dim_qk);
     plan->shared_q = plan->tile_m * width * 2;
     plan->shared_k = plan->tile_n * width * 2;
     plan->shared_v = plan->tile_n * problem->head_dim_v * 2;
     plan->shared_list = 4 * 32 * plan->warps + 16 * ((plan->warps + 3) / 4);
-    plan->shared_bytes = plan->shared_q + plan->stages * (plan->shared_k + plan->shared_v) +
+    plan->shared_bytes = plan->shared_q +
+                         plan->stages * (plan->shared_k + plan->shared_v) +
                          plan->shared_list;
 }
 
-static int smaller(int a, int b) { return a < b ? a : b; }
+static int smaller(int a, int b) {
+    return a < b ? a : b;
+}
 
-static void account_occupancy(const struct target_limits *target, struct schedule_plan *plan) {
-    int by_shared = target->shared_per_sm / (plan->shared_bytes + target->shared_reserved);
+static void account_occupancy(const struct target_limits *target,
+                              struct schedule_plan *plan) {
+    int by_shared =
+        target->shared_per_sm / (plan->shared_bytes + target->shared_reserved);
     int registers = (plan->registers + 7) / 8 * 8; /* allocated in eights */
-    int by_registers = target->registers_per_sm / (32 * plan->warps * registers);
+    int by_registers =
+        target->registers_per_sm / (32 * plan->warps * registers);
     plan->ctas_per_sm = smaller(by_shared, by_registers);
 }
 
-static bool registers_fit(const struct target_limits *target, const struct schedule_plan *plan) {
+static bool registers_fit(const struct target_limits *target,
+                          const struct schedule_plan *plan) {
     return plan->registers <= target->registers_per_thread;
 }
 
-static bool shared_fits(const struct target_limits *target, const struct schedule_plan *plan) {
+static bool shared_fits(const struct target_limits *target,
+                        const struct schedule_plan *plan) {
     return plan->shared_bytes <= target->shared_per_cta;
 }
 
-/* Chooses the warps of a tile: four where the registers allow, else eight, then the
- * widest split that divides the rows.  False: none has few enough registers; the plan
- * then shows the account of the last one tried. */
+/* Chooses the warps of a tile: four where the registers allow, else eight, then
+ * the widest split that divides the rows.  False: none has few enough
+ * registers; the plan then shows the account of the last one tried. */
 static bool choose_warps(const struct schedule_problem *problem,
-                         const struct target_limits *target, struct schedule_plan *plan) {
+                         const struct target_limits *target,
+                         struct schedule_plan *plan) {
     static const int candidates[] = {4, 8, 2, 1, 16};
     bool tried = false;
     int widest = 1;
     for (size_t i = 0; i < sizeof candidates / sizeof candidates[0]; i++) {
         int warps = candidates[i];
-        if (plan->tile_m % (16 * warps) != 0 || 32 * warps > target->threads_per_cta)
+        if (plan->tile_m % (16 * warps) != 0 ||
+            32 * warps > target->threads_per_cta)
             continue;
         plan->warps = warps;
         account_registers(problem, plan);
@@ -94,11 +113,13 @@ static bool choose_warps(const struct schedule_problem *problem,
     return false;
 }
 
-/* Keeps Q in registers where it is small and the tile leaves room for it; reads per
- * element want that room for their addresses. */
+/* Keeps Q in registers where it is small and the tile leaves room for it; reads
+ * per element want that room for their addresses. */
 static void choose_q_registers(const struct schedule_problem *problem,
-                               const struct target_limits *target, struct schedule_plan *plan) {
-    if (schedule_padded_dim(problem->head_dim_qk) > 64 || problem->element_reads)
+                               const struct target_limits *target,
+                               struct schedule_plan *plan) {
+    if (schedule_padded_dim(problem->head_dim_qk) > 64 ||
+        problem->element_reads)
         return;
     plan->q_registers = true;
     account_registers(problem, plan);
@@ -108,8 +129,10 @@ static void choose_q_registers(const struct schedule_problem *problem,
     account_registers(problem, plan);
 }
 
-/* Completes a plan whose tile and stages are set; true if it fits the target. */
-static bool complete(const struct schedule_problem *problem, const struct target_limits *target,
+/* Completes a plan whose tile and stages are set; true if it fits the target.
+ */
+static bool complete(const struct schedule_problem *problem,
+                     const struct target_limits *target,
                      struct schedule_plan *plan) {
     plan->q_registers = false;
     bool fits = choose_warps(problem, target, plan);
@@ -122,11 +145,12 @@ static bool complete(const struct schedule_problem *problem, const struct target
 
 /* ---- Defaults ------------------------------------------------------------ */
 
-/* The preferred tile.  Two fragments of rows a warp (128 rows) halve the traffic of K and
- * V from shared memory; they need 2·Dv/2 registers, so that wide V gets 64 rows.  More
- * keys amortise the rescaling of the accumulator. */
+/* The preferred tile.  Two fragments of rows a warp (128 rows) halve the
+ * traffic of K and V from shared memory; they need 2·Dv/2 registers, so that
+ * wide V gets 64 rows.  More keys amortise the rescaling of the accumulator. */
 static void default_tile(const struct schedule_problem *problem,
-                         const struct target_limits *target, struct schedule_plan *plan) {
+                         const struct target_limits *target,
+                         struct schedule_plan *plan) {
     static const int keys[] = {128, 64, 48, 32};
     bool narrow = problem->head_dim_qk <= 32 && problem->head_dim_v <= 32 &&
                   !problem->element_reads;
@@ -139,73 +163,93 @@ static void default_tile(const struct schedule_problem *problem,
 }
 
 /* CTAs of a plan on one multiprocessor of a given shared memory. */
-static int ctas_by_shared(const struct target_limits *target, const struct schedule_plan *plan,
-                          int shared_per_sm) {
+static int ctas_by_shared(const struct target_limits *target,
+                          const struct schedule_plan *plan, int shared_per_sm) {
     return shared_per_sm / (plan->shared_bytes + target->shared_reserved);
 }
 
-/* Two stages, unless one lets another CTA onto the largest multiprocessor that runs the
- * target's code: its warps hide latency better than a second stage. */
+/* Two stages, unless one lets another CTA onto the largest multiprocessor that
+ * runs the target's code: its warps hide latency better than a second stage. */
 static int default_stages(const struct schedule_problem *problem,
-                          const struct target_limits *target, struct schedule_plan *plan) {
+                          const struct target_limits *target,
+                          struct schedule_plan *plan) {
     plan->stages = 1;
     complete(problem, target, plan);
-    int alone = smaller(2, ctas_by_shared(target, plan, target->largest_shared_per_sm));
+    int alone =
+        smaller(2, ctas_by_shared(target, plan, target->largest_shared_per_sm));
     plan->stages = 2;
     bool fits = complete(problem, target, plan);
-    return fits && ctas_by_shared(target, plan, target->largest_shared_per_sm) >= alone ? 2 : 1;
+    return fits && ctas_by_shared(target, plan,
+                                  target->largest_shared_per_sm) >= alone
+               ? 2
+               : 1;
 }
 
 /* ---- Pinned keys --------------------------------------------------------- */
 
 /* Keys that decide something this target does not have. */
-static bool refuse_foreign_keys(const struct target_limits *target, const struct schedule *pinned,
+static bool refuse_foreign_keys(const struct target_limits *target,
+                                const struct schedule *pinned,
                                 struct diag_sink *diags) {
     const struct source_range *where = pinned->where;
     size_t before = diag_error_count(diags);
     if (pinned->given[SCHEDULE_CONSUMERS] && !target->has_consumers)
-        diag_error(diags, where[SCHEDULE_CONSUMERS],
-                   "%s has no consumer warpgroups: every warp loads and computes", target->name);
+        diag_error(
+            diags, where[SCHEDULE_CONSUMERS],
+            "%s has no consumer warpgroups: every warp loads and computes",
+            target->name);
     if (pinned->given[SCHEDULE_OVERLAP] && pinned->overlap != OVERLAP_NONE &&
         !target->has_consumers)
         diag_error(diags, where[SCHEDULE_OVERLAP],
-                   "%s has no overlap but `none`: its MMA instructions are synchronous",
+                   "%s has no overlap but `none`: its MMA instructions are "
+                   "synchronous",
                    target->name);
-    if (pinned->given[SCHEDULE_EXP_POLY] && pinned->exp_poly > 0 && !target->has_exp_poly)
+    if (pinned->given[SCHEDULE_EXP_POLY] && pinned->exp_poly > 0 &&
+        !target->has_exp_poly)
         diag_error(diags, where[SCHEDULE_EXP_POLY],
-                   "%s computes every exp2 on the MUFU: exp_poly must be 0%%, found %g%%",
+                   "%s computes every exp2 on the MUFU: exp_poly must be 0%%, "
+                   "found %g%%",
                    target->name, (double)pinned->exp_poly * 100);
-    if (pinned->given[SCHEDULE_RESCALE_THRESHOLD] && pinned->rescale_threshold > 0 &&
-        !target->has_rescale_threshold)
+    if (pinned->given[SCHEDULE_RESCALE_THRESHOLD] &&
+        pinned->rescale_threshold > 0 && !target->has_rescale_threshold)
         diag_error(diags, where[SCHEDULE_RESCALE_THRESHOLD],
-                   "%s rescales with every key block: rescale_threshold must be 0, found %g",
+                   "%s rescales with every key block: rescale_threshold must "
+                   "be 0, found %g",
                    target->name, (double)pinned->rescale_threshold);
-    if (pinned->given[SCHEDULE_RESCALE_THRESHOLD] && pinned->rescale_threshold > max_threshold)
+    if (pinned->given[SCHEDULE_RESCALE_THRESHOLD] &&
+        pinned->rescale_threshold > max_threshold)
         diag_error(diags, where[SCHEDULE_RESCALE_THRESHOLD],
-                   "rescale_threshold %g: P may reach 2^%g, f16 and bf16 hold it up to 2^%g",
-                   (double)pinned->rescale_threshold, (double)pinned->rescale_threshold,
-                   (double)max_threshold);
+                   "rescale_threshold %g: P may reach 2^%g, f16 and bf16 hold "
+                   "it up to 2^%g",
+                   (double)pinned->rescale_threshold,
+                   (double)pinned->rescale_threshold, (double)max_threshold);
     if (pinned->given[SCHEDULE_ORDER] && pinned->order == ORDER_DYNAMIC &&
         !target->has_dynamic_order)
         diag_error(diags, where[SCHEDULE_ORDER],
-                   "%s has no dynamic order: use `linear` or `lpt`", target->name);
+                   "%s has no dynamic order: use `linear` or `lpt`",
+                   target->name);
     return diag_error_count(diags) == before;
 }
 
 /* Distance of a plan from the wish, for "the nearest that fits". */
-static int distance(const struct schedule_plan *wish, const struct schedule_plan *plan) {
+static int distance(const struct schedule_plan *wish,
+                    const struct schedule_plan *plan) {
     return abs(wish->tile_m - plan->tile_m) + abs(wish->tile_n - plan->tile_n) +
            16 * abs(wish->stages - plan->stages);
 }
 
 /* The plan nearest to `wish` that fits; false if there is none. */
-static bool nearest_fit(const struct schedule_problem *problem, const struct target_limits *target,
-                        const struct schedule_plan *wish, struct schedule_plan *out_plan) {
+static bool nearest_fit(const struct schedule_problem *problem,
+                        const struct target_limits *target,
+                        const struct schedule_plan *wish,
+                        struct schedule_plan *out_plan) {
     bool found = false;
-    int max_m = smaller(wish->tile_m, MAX_TILE), max_n = smaller(wish->tile_n, MAX_TILE);
+    int max_m = smaller(wish->tile_m, MAX_TILE),
+        max_n = smaller(wish->tile_n, MAX_TILE);
     for (int m = max_m / 16 * 16; m >= 16; m -= 16) {
         for (int n = max_n / 16 * 16; n >= 16; n -= 16) {
-            for (int stages = smaller(wish->stages, MAX_STAGES); stages >= 1; stages--) {
+            for (int stages = smaller(wish->stages, MAX_STAGES); stages >= 1;
+                 stages--) {
                 struct schedule_plan plan = *wish;
                 plan.tile_m = m;
                 plan.tile_n = n;
@@ -222,14 +266,16 @@ static bool nearest_fit(const struct schedule_problem *problem, const struct tar
 }
 
 static void note_nearest(const struct schedule_problem *problem,
-                         const struct target_limits *target, const struct schedule_plan *wish,
+                         const struct target_limits *target,
+                         const struct schedule_plan *wish,
                          struct source_range where, struct diag_sink *diags) {
     struct schedule_plan near;
     if (wish->tile_m < 16 || wish->tile_n < 16 ||
         !nearest_fit(problem, target, wish, &near))
         return;
-    diag_note(diags, where, "the nearest schedule that fits: tile %d, %d; stages %d", near.tile_m,
-              near.tile_n, near.stages);
+    diag_note(diags, where,
+              "the nearest schedule that fits: tile %d, %d; stages %d",
+              near.tile_m, near.tile_n, near.stages);
 }
 
 /* Place of the key to blame: the tile, else the stages, else the block. */
@@ -238,27 +284,34 @@ static struct source_range blame(const struct schedule *pinned) {
         return SOURCE_NOWHERE;
     if (pinned->given[SCHEDULE_TILE])
         return pinned->where[SCHEDULE_TILE];
-    return pinned->given[SCHEDULE_STAGES] ? pinned->where[SCHEDULE_STAGES] : pinned->block;
+    return pinned->given[SCHEDULE_STAGES] ? pinned->where[SCHEDULE_STAGES]
+                                          : pinned->block;
 }
 
 static bool refuse_misfit(const struct schedule_problem *problem,
-                          const struct target_limits *target, const struct schedule_plan *plan,
+                          const struct target_limits *target,
+                          const struct schedule_plan *plan,
                           struct source_range where, struct diag_sink *diags) {
     if (!registers_fit(target, plan))
         diag_error(diags, where,
-                   "tile %d, %d needs about %d registers a thread (accumulator %d + scores %d + "
+                   "tile %d, %d needs about %d registers a thread (accumulator "
+                   "%d + scores %d + "
                    "other %d, %d warps), %s has %d",
-                   plan->tile_m, plan->tile_n, plan->registers, plan->registers_acc,
-                   plan->registers_s, plan->registers_other, plan->warps, target->name,
+                   plan->tile_m, plan->tile_n, plan->registers,
+                   plan->registers_acc, plan->registers_s,
+                   plan->registers_other, plan->warps, target->name,
                    target->registers_per_thread);
     else if (!shared_fits(target, plan))
         diag_error(diags, where,
-                   "tile %d, %d with %d stage%s needs %.1f KiB of shared memory (Q %.1f + %d x "
+                   "tile %d, %d with %d stage%s needs %.1f KiB of shared "
+                   "memory (Q %.1f + %d x "
                    "(K %.1f + V %.1f) + list %.1f), %s has %.1f",
-                   plan->tile_m, plan->tile_n, plan->stages, plan->stages == 1 ? "" : "s",
-                   plan->shared_bytes / 1024.0, plan->shared_q / 1024.0, plan->stages,
-                   plan->shared_k / 1024.0, plan->shared_v / 1024.0, plan->shared_list / 1024.0,
-                   target->name, target->shared_per_cta / 1024.0);
+                   plan->tile_m, plan->tile_n, plan->stages,
+                   plan->stages == 1 ? "" : "s", plan->shared_bytes / 1024.0,
+                   plan->shared_q / 1024.0, plan->stages,
+                   plan->shared_k / 1024.0, plan->shared_v / 1024.0,
+                   plan->shared_list / 1024.0, target->name,
+                   target->shared_per_cta / 1024.0);
     else
         return true;
     note_nearest(problem, target, plan, where, diags);
@@ -266,35 +319,42 @@ static bool refuse_misfit(const struct schedule_problem *problem,
 }
 
 /* Shapes that the MMA instructions cannot take. */
-static bool refuse_bad_shape(const struct target_limits *target, const struct schedule *pinned,
-                             const struct schedule_plan *plan, struct diag_sink *diags) {
+static bool refuse_bad_shape(const struct target_limits *target,
+                             const struct schedule *pinned,
+                             const struct schedule_plan *plan,
+                             struct diag_sink *diags) {
     size_t before = diag_error_count(diags);
     struct source_range tile = pinned->where[SCHEDULE_TILE];
     if (plan->tile_m % 16 != 0 || plan->tile_m < 16 || plan->tile_m > MAX_TILE)
         diag_error(diags, tile,
-                   "query tile %d: %s needs a multiple of 16 (rows of mma.m16n8k16) from 16 to %d",
+                   "query tile %d: %s needs a multiple of 16 (rows of "
+                   "mma.m16n8k16) from 16 to %d",
                    plan->tile_m, target->name, MAX_TILE);
     if (plan->tile_n % 16 != 0 || plan->tile_n < 16 || plan->tile_n > MAX_TILE)
         diag_error(diags, tile,
-                   "key tile %d: %s needs a multiple of 16 (depth of mma.m16n8k16) from 16 to %d",
+                   "key tile %d: %s needs a multiple of 16 (depth of "
+                   "mma.m16n8k16) from 16 to %d",
                    plan->tile_n, target->name, MAX_TILE);
     if (plan->stages < 1 || plan->stages > MAX_STAGES)
-        diag_error(diags, pinned->where[SCHEDULE_STAGES], "stages %d: must be from 1 to %d",
-                   plan->stages, MAX_STAGES);
+        diag_error(diags, pinned->where[SCHEDULE_STAGES],
+                   "stages %d: must be from 1 to %d", plan->stages, MAX_STAGES);
     return diag_error_count(diags) == before;
 }
 
-bool schedule_resolve(const struct schedule_problem *problem, const struct schedule *pinned,
-                      struct diag_sink *diags, struct schedule_plan *out_plan) {
+bool schedule_resolve(const struct schedule_problem *problem,
+                      const struct schedule *pinned, struct diag_sink *diags,
+                      struct schedule_plan *out_plan) {
     const struct target_limits *target = target_limits_find(problem->target);
     if (!target) {
-        diag_error(diags, blame(pinned), "no schedule for target '%s'", problem->target);
+        diag_error(diags, blame(pinned), "no schedule for target '%s'",
+                   problem->target);
         return false;
     }
     if (schedule_has_roles(problem, target))
         return schedule_resolve_roles(problem, target, pinned, diags, out_plan);
     struct schedule_plan plan = {.target = target->name, .longest_first = true};
-    plan.rescale_threshold = target->has_rescale_threshold ? default_threshold : 0;
+    plan.rescale_threshold =
+        target->has_rescale_threshold ? default_threshold : 0;
     default_tile(problem, target, &plan);
     if (pinned && pinned->given[SCHEDULE_TILE]) {
         plan.tile_m = pinned->tile_m;
@@ -307,7 +367,8 @@ bool schedule_resolve(const struct schedule_problem *problem, const struct sched
         bool legal = refuse_foreign_keys(target, pinned, diags);
         if (!refuse_bad_shape(target, pinned, &plan, diags) || !legal)
             return false;
-        plan.longest_first = !pinned->given[SCHEDULE_ORDER] || pinned->order != ORDER_LINEAR;
+        plan.longest_first =
+            !pinned->given[SCHEDULE_ORDER] || pinned->order != ORDER_LINEAR;
         if (pinned->given[SCHEDULE_RESCALE_THRESHOLD])
             plan.rescale_threshold = pinned->rescale_threshold;
     }
@@ -325,7 +386,7 @@ void schedule_print(const struct schedule_plan *plan, struct strbuf *out) {
     if (plan->consumers > 0)
         strbuf_printf(out, "consumers %d; overlap %s; ", plan->consumers,
                       plan->pingpong ? "pingpong" : "intra");
-    strbuf_printf(out, "stages %d; rescale_threshold %g; order %s", plan->stages,
-                  (double)plan->rescale_threshold,
+    strbuf_printf(out, "stages %d; rescale_threshold %g; order %s",
+                  plan->stages, (double)plan->rescale_threshold,
                   plan->longest_first ? "lpt" : "linear");
 }

@@ -1,8 +1,9 @@
-/* The planner: how one attention is cut into tiles, stages and warps on a target.
+/* The planner: how one attention is cut into tiles, stages and warps on a
+ * target.
  *
- * Starts from what the author pinned (`schedule { }`, --schedule) and fills in the
- * rest from an account of registers and shared memory.  Knows no MLIR; `tile` and
- * `pipeline` read the decisions from the function's attributes.
+ * Starts from what the author pinned (`schedule { }`, --schedule) and fills in
+ * the rest from an account of registers and shared memory.  Knows no MLIR;
+ * `tile` and `pipeline` read the decisions from the function's attributes.
  */
 #ifndef ATTN_PASSES_SCHEDULE_H
 #define ATTN_PASSES_SCHEDULE_H
@@ -14,41 +15,49 @@
 
 /* What a schedule is for. */
 struct schedule_problem {
-    const char *target;            /* "sm_80" */
-    int head_dim_qk, head_dim_v;   /* 8 to 256 in steps of 8 */
-    enum scalar_type dtype;        /* two bytes an element */
-    bool element_reads;            /* scores or masks read a tensor at [.. q .. kv ..] */
-    bool has_score, has_mask;      /* the scores are changed; pairs are masked */
+    const char *target;          /* "sm_80" */
+    int head_dim_qk, head_dim_v; /* 8 to 256 in steps of 8 */
+    enum scalar_type dtype;      /* two bytes an element */
+    bool element_reads; /* scores or masks read a tensor at [.. q .. kv ..] */
+    bool has_score, has_mask; /* the scores are changed; pairs are masked */
 };
 
 struct schedule_plan {
     const char *target;
-    int tile_m, tile_n;   /* queries of a CTA, keys of a block */
-    int stages;           /* key blocks in shared memory, 1: K and V take turns */
-    int warps;            /* of a CTA; rows are split over them */
-    int consumers;        /* warpgroups of 64 rows beside a producer; 0: no roles */
-    bool pingpong;        /* consumers take turns at issuing products */
-    bool q_registers;     /* Q stays in registers; else read from shared memory per block */
-    float rescale_threshold; /* tau of `rescale` in log2 units, 0: rescale every block */
-    bool longest_first;   /* the last query tile (most keys under a causal mask) starts first */
+    int tile_m, tile_n; /* queries of a CTA, keys of a block */
+    int stages;         /* key blocks in shared memory, 1: K and V take turns */
+    int warps;          /* of a CTA; rows are split over them */
+    int consumers;    /* warpgroups of 64 rows beside a producer; 0: no roles */
+    bool pingpong;    /* consumers take turns at issuing products */
+    bool q_registers; /* Q stays in registers; else read from shared memory per
+                         block */
+    float rescale_threshold; /* tau of `rescale` in log2 units, 0: rescale every
+                                block */
+    bool longest_first; /* the last query tile (most keys under a causal mask)
+                           starts first */
     /* The account, for reports and messages. */
     int shared_q, shared_k, shared_v; /* bytes; K and V of one stage */
-    int shared_list;      /* bytes of the key-block list, reserved whether it is used or not */
-    int shared_bytes;     /* in all: q + stages * (k + v) + list */
-    int registers_acc, registers_s, registers_q; /* accumulator, scores and Q of a thread */
-    int registers_other;  /* addresses, running values, operand fragments */
-    int registers;        /* estimate in all */
-    int ctas_per_sm;      /* that fit by shared memory and registers */
+    int shared_list; /* bytes of the key-block list, reserved whether it is used
+                        or not */
+    int shared_bytes; /* in all: q + stages * (k + v) + list */
+    int registers_acc, registers_s,
+        registers_q;     /* accumulator, scores and Q of a thread */
+    int registers_other; /* addresses, running values, operand fragments */
+    int registers;       /* estimate in all */
+    int ctas_per_sm;     /* that fit by shared memory and registers */
 };
 
-/* Elements of a row of Q or K in shared memory: whole 16-element steps of the MMA. */
+/* Elements of a row of Q or K in shared memory: whole 16-element steps of the
+ * MMA. */
 int schedule_padded_dim(int head_dim);
 
-/* Plans.  Keys given in `pinned` (NULL: none) are kept or refused, never changed.
- * False after errors at the places of the keys; each has the arithmetic and, where
- * there is one, a note with the nearest schedule that fits. */
-bool schedule_resolve(const struct schedule_problem *problem, const struct schedule *pinned,
-                      struct diag_sink *diags, struct schedule_plan *out_plan);
+/* Plans.  Keys given in `pinned` (NULL: none) are kept or refused, never
+ * changed. False after errors at the places of the keys; each has the
+ * arithmetic and, where there is one, a note with the nearest schedule that
+ * fits. */
+bool schedule_resolve(const struct schedule_problem *problem,
+                      const struct schedule *pinned, struct diag_sink *diags,
+                      struct schedule_plan *out_plan);
 
 /* The plan as text of `schedule { }`: "tile 128, 64; stages 2; order lpt". */
 void schedule_print(const struct schedule_plan *plan, struct strbuf *out);

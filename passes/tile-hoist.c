@@ -1,17 +1,21 @@
 /* Loop-invariant code motion for the pass `tile`.
  *
- * Stock MLIR moves only ops whose effects it knows; attn.read is none of them, and
- * reads of captured tensors by row are what is worth moving most.  Tile values stay
- * where they are: in front of the loop they would hold registers during all of it.
+ * Stock MLIR moves only ops whose effects it knows; attn.read is none of them,
+ * and reads of captured tensors by row are what is worth moving most.  Tile
+ * values stay where they are: in front of the loop they would hold registers
+ * during all of it.
  *
- * Not here: sharing of equal arithmetic, which stock cse does after this pass. */
+ * Not here: sharing of equal arithmetic, which stock cse does after this pass.
+ */
 #include "ir/walk.h"
 #include "passes/tile.h"
 #include "support/vec.h"
 
 typedef VEC(MlirOperation) op_list;
 
-static bool same_block(MlirBlock a, MlirBlock b) { return mlirBlockEqual(a, b); }
+static bool same_block(MlirBlock a, MlirBlock b) {
+    return mlirBlockEqual(a, b);
+}
 
 /* True if `block` lies in `op`, at any depth. */
 static bool block_is_inside(MlirBlock block, MlirOperation op) {
@@ -32,8 +36,8 @@ static bool is_defined_inside(MlirValue value, MlirOperation loop) {
     return block_is_inside(block, loop);
 }
 
-/* Shared memory changes in the loop; summaries of captured tensors, which are arguments,
- * were written by an earlier kernel. */
+/* Shared memory changes in the loop; summaries of captured tensors, which are
+ * arguments, were written by an earlier kernel. */
 static bool reads_what_changes(MlirOperation op) {
     if (ir_is_op(op, "memref.load"))
         return !mlirValueIsABlockArgument(ir_operand(op, 0));
@@ -42,9 +46,11 @@ static bool reads_what_changes(MlirOperation op) {
 
 /* Pure, not a tile, and fed from outside the loop only. */
 static bool is_invariant(MlirOperation op, MlirOperation loop) {
-    if (!ir_is_pure(op) || reads_what_changes(op) || mlirOperationGetNumRegions(op) != 0)
+    if (!ir_is_pure(op) || reads_what_changes(op) ||
+        mlirOperationGetNumRegions(op) != 0)
         return false;
-    bool free = ir_is_op(op, "arith.constant") || ir_is_op(op, "vector.broadcast");
+    bool free =
+        ir_is_op(op, "arith.constant") || ir_is_op(op, "vector.broadcast");
     if (!free && ir_is_tile(mlirValueGetType(ir_result(op, 0))))
         return false;
     for (size_t i = 0; i < ir_operand_count(op); i++)
@@ -73,7 +79,8 @@ static void hoist_loop(struct arena *scratch, MlirOperation loop) {
 
 /* True if `early` stands in the block of `late` or in one around it. */
 static bool is_visible(MlirOperation early, MlirOperation late) {
-    MlirBlock home = mlirOperationGetBlock(early), block = mlirOperationGetBlock(late);
+    MlirBlock home = mlirOperationGetBlock(early),
+              block = mlirOperationGetBlock(late);
     while (!same_block(home, block)) {
         MlirOperation parent = mlirBlockGetParentOperation(block);
         if (ir_is_op(parent, "func.func"))
@@ -98,7 +105,8 @@ static void share_reads(struct arena *scratch, MlirOperation func) {
     MlirOperation *reads = ir_collect(scratch, func, "attn.read", &count);
     for (size_t i = 0; i < count; i++) {
         for (size_t k = 0; k < i; k++) {
-            if (mlirOperationIsNull(reads[k]) || !reads_the_same(reads[k], reads[i]) ||
+            if (mlirOperationIsNull(reads[k]) ||
+                !reads_the_same(reads[k], reads[i]) ||
                 !is_visible(reads[k], reads[i]))
                 continue;
             ir_replace_uses(ir_result(reads[i], 0), ir_result(reads[k], 0));
@@ -109,11 +117,13 @@ static void share_reads(struct arena *scratch, MlirOperation func) {
     }
 }
 
-/* Stretched constants become splats: immediates, and factors that fold-scale can see. */
+/* Stretched constants become splats: immediates, and factors that fold-scale
+ * can see. */
 static void fold_splats(struct arena *scratch, MlirOperation func) {
     struct ir_builder b;
     size_t count = 0;
-    MlirOperation *stretches = ir_collect(scratch, func, "vector.broadcast", &count);
+    MlirOperation *stretches =
+        ir_collect(scratch, func, "vector.broadcast", &count);
     ir_builder_init(&b, mlirOperationGetContext(func), scratch);
     for (size_t i = 0; i < count; i++) {
         MlirValue stretched = ir_result(stretches[i], 0);

@@ -1,16 +1,17 @@
-/* The key loop of sparse masks: a list of the blocks to run, built by the CTA itself.
+/* The key loop of sparse masks: a list of the blocks to run, built by the CTA
+ * itself.
  *
- * Threads classify one key block each, 32·W at a time, from the last block down:
+ * Threads classify one key block each, 32·W at a time, from the last block
+ * down:
  *
- *     thread t       class of block last - t           (t beyond the range: skip)
- *     ballot         one word a warp -> shared `words`
- *     barrier
- *     rank           kept blocks of warps before + kept lanes before -> list[rank]
- *     barrier
- *     loop           over the list, in the same order in every run
+ *     thread t       class of block last - t           (t beyond the range:
+ * skip) ballot         one word a warp -> shared `words` barrier rank kept
+ * blocks of warps before + kept lanes before -> list[rank] barrier loop over
+ * the list, in the same order in every run
  *
- * An entry is block·2 + (1 if the block is whole).  `words` is written again only after
- * every thread has passed the second barrier, `list` after the first of the next chunk. */
+ * An entry is block·2 + (1 if the block is whole).  `words` is written again
+ * only after every thread has passed the second barrier, `list` after the first
+ * of the next chunk. */
 #include "passes/tile.h"
 
 struct block_list {
@@ -24,7 +25,8 @@ static struct block_list emit_list(struct tile_kernel *kernel) {
     int64_t warps = kernel->plan.warps, threads = 32 * warps;
     MlirType i32 = ir_type_i32(b->context);
     struct ir_shared words = {.name = "block_words"};
-    struct ir_shared entries = {.name = "block_list", .byte_offset = (int)(warps + 3) / 4 * 16};
+    struct ir_shared entries = {.name = "block_list",
+                                .byte_offset = (int)(warps + 3) / 4 * 16};
     return (struct block_list){
         .words = ir_shared(b, ir_type_shared(i32, 1, &warps), &words),
         .entries = ir_shared(b, ir_type_shared(i32, 1, &threads), &entries),
@@ -35,8 +37,9 @@ static struct block_list emit_list(struct tile_kernel *kernel) {
 }
 
 /* The thread's block of a chunk: its list entry, and whether it is kept. */
-static void emit_own_class(struct tile_kernel *kernel, const struct block_list *list,
-                           MlirValue chunk_last, MlirValue *out_entry, MlirValue *out_keep) {
+static void emit_own_class(struct tile_kernel *kernel,
+                           const struct block_list *list, MlirValue chunk_last,
+                           MlirValue *out_entry, MlirValue *out_keep) {
     struct ir_builder *b = &kernel->b;
     MlirValue wish = ir_subi(b, chunk_last, list->thread);
     MlirValue inside = ir_cmpi(b, IR_SGE, wish, kernel->first_block);
@@ -44,37 +47,44 @@ static void emit_own_class(struct tile_kernel *kernel, const struct block_list *
     MlirValue width = tile_const(kernel, kernel->plan.tile_n);
     MlirValue k_first = ir_muli(b, block, width);
     MlirValue block_class = tile_classify(kernel, k_first);
-    MlirValue full = ir_cmpi(b, IR_SLE, ir_addi(b, k_first, width), kernel->kv_len);
+    MlirValue full =
+        ir_cmpi(b, IR_SLE, ir_addi(b, k_first, width), kernel->kv_len);
     MlirValue all = ir_cmpi(b, IR_EQ, block_class, tile_const(kernel, 2));
-    MlirValue whole = ir_extui(b, ir_andi(b, all, full), ir_type_i32(b->context));
+    MlirValue whole =
+        ir_extui(b, ir_andi(b, all, full), ir_type_i32(b->context));
     MlirValue some = ir_cmpi(b, IR_NE, block_class, tile_const(kernel, 0));
     *out_keep = ir_andi(b, inside, some);
     *out_entry = ir_ori(b, ir_shli(b, block, tile_const(kernel, 1)), whole);
 }
 
 /* if (condition) memref[index] = value. */
-static void store_if(struct ir_builder *b, MlirValue condition, MlirValue value, MlirValue memref,
-                     MlirValue index) {
+static void store_if(struct ir_builder *b, MlirValue condition, MlirValue value,
+                     MlirValue memref, MlirValue index) {
     struct ir_if branch = ir_if_begin(b, condition, NULL, 0, false);
     ir_store_element(b, value, memref, &index, 1);
     ir_if_end(b, &branch, NULL, 0);
 }
 
-/* Fills the list for the chunk that ends at block chunk_last; its length, uniform. */
-static MlirValue emit_chunk(struct tile_kernel *kernel, const struct block_list *list,
+/* Fills the list for the chunk that ends at block chunk_last; its length,
+ * uniform. */
+static MlirValue emit_chunk(struct tile_kernel *kernel,
+                            const struct block_list *list,
                             MlirValue chunk_last) {
     struct ir_builder *b = &kernel->b;
-    MlirValue entry, keep, zero = tile_const(kernel, 0), one = tile_const(kernel, 1);
+    MlirValue entry, keep, zero = tile_const(kernel, 0),
+                           one = tile_const(kernel, 1);
     emit_own_class(kernel, list, chunk_last, &entry, &keep);
     MlirValue ballot = ir_ballot(b, keep);
-    store_if(b, ir_cmpi(b, IR_EQ, list->lane, zero), ballot, list->words, list->warp);
+    store_if(b, ir_cmpi(b, IR_EQ, list->lane, zero), ballot, list->words,
+             list->warp);
     ir_barrier(b);
     MlirValue lanes_before = ir_subi(b, ir_shli(b, one, list->lane), one);
     MlirValue rank = ir_ctpop(b, ir_andi(b, ballot, lanes_before));
     MlirValue total = zero;
     for (int warp = 0; warp < kernel->plan.warps; warp++) {
         MlirValue index = tile_const(kernel, warp);
-        MlirValue kept = ir_ctpop(b, ir_load_element(b, list->words, &index, 1));
+        MlirValue kept =
+            ir_ctpop(b, ir_load_element(b, list->words, &index, 1));
         MlirValue before = ir_cmpi(b, IR_SLT, index, list->warp);
         rank = ir_addi(b, rank, ir_select(b, before, kept, zero));
         total = ir_addi(b, total, kept);
@@ -85,14 +95,16 @@ static MlirValue emit_chunk(struct tile_kernel *kernel, const struct block_list 
 }
 
 /* The loop over the list's entries. */
-static void emit_entries(struct tile_kernel *kernel, const struct block_list *list,
-                         MlirValue length, MlirValue state[STATE_COUNT]) {
+static void emit_entries(struct tile_kernel *kernel,
+                         const struct block_list *list, MlirValue length,
+                         MlirValue state[STATE_COUNT]) {
     struct ir_builder *b = &kernel->b;
     MlirValue zero = tile_const(kernel, 0), one = tile_const(kernel, 1);
     struct ir_for loop = ir_for_begin(b, zero, length, one, state, STATE_COUNT);
     MlirValue entry = ir_load_element(b, list->entries, &loop.iv, 1);
     MlirValue block = ir_shrui(b, entry, one);
-    MlirValue k_first = ir_muli(b, block, tile_const(kernel, kernel->plan.tile_n));
+    MlirValue k_first =
+        ir_muli(b, block, tile_const(kernel, kernel->plan.tile_n));
     MlirValue partial = ir_cmpi(b, IR_EQ, ir_andi(b, entry, one), zero);
     MlirValue carried[STATE_COUNT];
     for (size_t i = 0; i < STATE_COUNT; i++)
@@ -110,8 +122,9 @@ void tile_loop_list(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
     kernel->block_count = tile_uniform(b, kernel->block_count);
     struct block_list list = emit_list(kernel);
     MlirValue threads = tile_const(kernel, 32 * kernel->plan.warps);
-    struct ir_for loop = ir_for_begin(b, tile_const(kernel, 0), kernel->block_count, threads,
-                                      state, STATE_COUNT);
+    struct ir_for loop =
+        ir_for_begin(b, tile_const(kernel, 0), kernel->block_count, threads,
+                     state, STATE_COUNT);
     MlirValue carried[STATE_COUNT];
     for (size_t i = 0; i < STATE_COUNT; i++)
         carried[i] = ir_for_arg(&loop, i);

@@ -1,21 +1,23 @@
 /* Sums of positions, split into a row part and a column part.
  *
- * Source like `q - kv + kv_len - 1` becomes three tile operations when it is inlined as it
- * stands.  i32 addition wraps and so may be reordered exactly:
+ * Source like `q - kv + kv_len - 1` becomes three tile operations when it is
+ * inlined as it stands.  i32 addition wraps and so may be reordered exactly:
  *
- *     (q + kv_len - 1) - kv          one row value, one column value, one tile operation
+ *     (q + kv_len - 1) - kv          one row value, one column value, one tile
+ * operation
  *
- * and the row part leaves the key loop.  Only addition and subtraction of i32: f32 sums
- * are evaluated as written.
+ * and the row part leaves the key loop.  Only addition and subtraction of i32:
+ * f32 sums are evaluated as written.
  *
  * A distance that is converted to f32 is converted in parts, too:
  *
  *     f32(kv - q)  =>  f32(k_first - q_first + column) - f32(row)
  *
- * with row and column counted inside the tile: one f32 subtraction per element instead of
- * an integer one and a conversion.  All three numbers are whole; up to 2^24 they and their
- * difference are exact, so the result has the same bits.  Beyond 2^24, where f32 cannot
- * hold every distance, it may differ in the last one. */
+ * with row and column counted inside the tile: one f32 subtraction per element
+ * instead of an integer one and a conversion.  All three numbers are whole; up
+ * to 2^24 they and their difference are exact, so the result has the same bits.
+ * Beyond 2^24, where f32 cannot hold every distance, it may differ in the last
+ * one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,8 +47,10 @@ static bool is_sum(MlirOperation op) {
            is_i32_tile(ir_result(op, 0));
 }
 
-/* Appends the terms of a tile value; false when it holds something else, or too much. */
-static bool collect_terms(struct ir_builder *b, MlirValue value, bool negative, struct sum *sum) {
+/* Appends the terms of a tile value; false when it holds something else, or too
+ * much. */
+static bool collect_terms(struct ir_builder *b, MlirValue value, bool negative,
+                          struct sum *sum) {
     MlirOperation op = ir_def(value);
     int64_t constant;
     if (!mlirOperationIsNull(op) && is_sum(op)) {
@@ -72,27 +76,33 @@ static bool collect_terms(struct ir_builder *b, MlirValue value, bool negative, 
 static bool is_separate(const struct sum *sum) {
     if (sum->count != 2)
         return false;
-    MlirType a = mlirValueGetType(sum->terms[0].value), b = mlirValueGetType(sum->terms[1].value);
-    return (ir_is_row(a) && ir_is_column(b)) || (ir_is_column(a) && ir_is_row(b));
+    MlirType a = mlirValueGetType(sum->terms[0].value),
+             b = mlirValueGetType(sum->terms[1].value);
+    return (ir_is_row(a) && ir_is_column(b)) ||
+           (ir_is_column(a) && ir_is_row(b));
 }
 
-static MlirValue add_term(struct ir_builder *b, MlirValue total, struct term term,
-                          bool negated) {
+static MlirValue add_term(struct ir_builder *b, MlirValue total,
+                          struct term term, bool negated) {
     bool negative = term.negative != negated;
     if (mlirValueIsNull(total)) {
         if (!negative)
             return term.value;
         total = ir_splat(b, mlirValueGetType(term.value), 0);
     }
-    MlirType shape = ir_join_shapes(mlirValueGetType(total), mlirValueGetType(term.value));
-    MlirValue x = ir_broadcast(b, total, shape), y = ir_broadcast(b, term.value, shape);
+    MlirType shape =
+        ir_join_shapes(mlirValueGetType(total), mlirValueGetType(term.value));
+    MlirValue x = ir_broadcast(b, total, shape),
+              y = ir_broadcast(b, term.value, shape);
     return negative ? ir_subi(b, x, y) : ir_addi(b, x, y);
 }
 
-/* Sum of the scalars, or of the rows, or of the columns; null when there are none.
- * Added terms come first, so that a zero to subtract from is rarely needed. */
+/* Sum of the scalars, or of the rows, or of the columns; null when there are
+ * none. Added terms come first, so that a zero to subtract from is rarely
+ * needed. */
 static MlirValue add_terms(struct ir_builder *b, const struct sum *sum,
-                           bool (*wants)(MlirType), bool negated, MlirValue total) {
+                           bool (*wants)(MlirType), bool negated,
+                           MlirValue total) {
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < sum->count; i++)
             if (wants(mlirValueGetType(sum->terms[i].value)) &&
@@ -110,7 +120,8 @@ static bool starts_negative(const struct sum *sum, bool (*wants)(MlirType)) {
 }
 
 /* rows + scalars and columns, joined by one tile operation. */
-static MlirValue build_separate(struct ir_builder *b, const struct sum *sum, MlirType tile) {
+static MlirValue build_separate(struct ir_builder *b, const struct sum *sum,
+                                MlirType tile) {
     MlirValue none = {NULL};
     bool minus_rows = starts_negative(sum, ir_is_row);
     bool minus_columns = !minus_rows && starts_negative(sum, ir_is_column);
@@ -119,7 +130,8 @@ static MlirValue build_separate(struct ir_builder *b, const struct sum *sum, Mli
     MlirValue columns = add_terms(b, sum, ir_is_column, minus_columns, none);
     if (mlirValueIsNull(rows) || mlirValueIsNull(columns))
         return none;
-    MlirValue r = ir_broadcast(b, rows, tile), c = ir_broadcast(b, columns, tile);
+    MlirValue r = ir_broadcast(b, rows, tile),
+              c = ir_broadcast(b, columns, tile);
     if (minus_rows)
         return ir_subi(b, c, r);
     return minus_columns ? ir_subi(b, r, c) : ir_addi(b, r, c);
@@ -134,7 +146,8 @@ static bool is_root(MlirOperation op) {
     return false;
 }
 
-static void separate_ops(struct ir_builder *b, MlirOperation func, const char *name) {
+static void separate_ops(struct ir_builder *b, MlirOperation func,
+                         const char *name) {
     size_t count = 0;
     MlirOperation *ops = ir_collect(b->arena, func, name, &count);
     for (size_t i = 0; i < count; i++) {
@@ -151,9 +164,11 @@ static void separate_ops(struct ir_builder *b, MlirOperation func, const char *n
     }
 }
 
-/* ---- Distances as f32 -------------------------------------------------------- */
+/* ---- Distances as f32
+ * -------------------------------------------------------- */
 
-/* base + columns - rows (or + rows), rows and columns counted inside the tile. */
+/* base + columns - rows (or + rows), rows and columns counted inside the tile.
+ */
 struct distance {
     MlirValue rows, columns; /* null: not there yet */
     bool minus_rows, minus_columns;
@@ -163,7 +178,8 @@ struct distance {
 /* Larger constants could make the sum wrap where its parts do not. */
 enum { MAX_CONSTANT = 1 << 20 };
 
-/* A scalar that is known to be far from the ends of i32: positions, sizes, small constants. */
+/* A scalar that is known to be far from the ends of i32: positions, sizes,
+ * small constants. */
 static bool is_moderate(const struct tile_kernel *kernel, MlirValue scalar) {
     int64_t constant;
     if (ir_constant_int(scalar, &constant))
@@ -172,10 +188,11 @@ static bool is_moderate(const struct tile_kernel *kernel, MlirValue scalar) {
         mlirValueEqual(scalar, kernel->k_first))
         return true;
     if (!mlirValueIsABlockArgument(scalar) ||
-        !mlirBlockEqual(mlirBlockArgumentGetOwner(scalar), ir_func_body(kernel->func)))
+        !mlirBlockEqual(mlirBlockArgumentGetOwner(scalar),
+                        ir_func_body(kernel->func)))
         return false;
-    const char *kind =
-        ir_func_arg_kind(kernel->func, (size_t)mlirBlockArgumentGetArgNumber(scalar));
+    const char *kind = ir_func_arg_kind(
+        kernel->func, (size_t)mlirBlockArgumentGetArgNumber(scalar));
     return kind && strncmp(kind, "size:", 5) == 0;
 }
 
@@ -200,8 +217,8 @@ static bool add_step(struct distance *d, MlirValue step, bool negative) {
 }
 
 /* Takes a sum apart; false when it is no distance of the known kind. */
-static bool find_distance(struct tile_kernel *kernel, MlirValue value, bool negative,
-                          struct distance *d) {
+static bool find_distance(struct tile_kernel *kernel, MlirValue value,
+                          bool negative, struct distance *d) {
     MlirOperation op = ir_def(value);
     int64_t constant;
     if (ir_is_op(op, "arith.addi") || ir_is_op(op, "arith.subi")) {
@@ -224,18 +241,21 @@ static bool find_distance(struct tile_kernel *kernel, MlirValue value, bool nega
     return true;
 }
 
-static MlirValue build_distance(struct ir_builder *b, const struct distance *d, MlirType tile) {
+static MlirValue build_distance(struct ir_builder *b, const struct distance *d,
+                                MlirType tile) {
     MlirType f32 = ir_type_f32(b->context);
     MlirValue none = {NULL};
     MlirValue base = add_terms(b, &d->base, ir_is_scalar, false, none);
-    MlirValue column = add_term(b, base, (struct term){d->columns, d->minus_columns}, false);
+    MlirValue column =
+        add_term(b, base, (struct term){d->columns, d->minus_columns}, false);
     MlirValue c = ir_broadcast(b, ir_sitofp(b, column, f32), tile);
     MlirValue r = ir_broadcast(b, ir_sitofp(b, d->rows, f32), tile);
     return d->minus_rows ? ir_subf(b, c, r) : ir_addf(b, c, r);
 }
 
 /* f32(distance) and f32(|distance|). */
-static void convert_in_parts(struct tile_kernel *kernel, MlirOperation convert) {
+static void convert_in_parts(struct tile_kernel *kernel,
+                             MlirOperation convert) {
     struct ir_builder *b = &kernel->b;
     MlirType tile = mlirValueGetType(ir_result(convert, 0));
     MlirValue whole = ir_operand(convert, 0);
@@ -244,7 +264,9 @@ static void convert_in_parts(struct tile_kernel *kernel, MlirOperation convert) 
     if (!ir_is_tile(tile))
         return;
     ir_before(b, convert);
-    if (!find_distance(kernel, mlirOperationIsNull(size) ? whole : ir_operand(size, 0), false, &d) ||
+    if (!find_distance(kernel,
+                       mlirOperationIsNull(size) ? whole : ir_operand(size, 0),
+                       false, &d) ||
         mlirValueIsNull(d.rows) || mlirValueIsNull(d.columns))
         return;
     MlirValue real = build_distance(b, &d, tile);
@@ -257,7 +279,8 @@ void tile_separate(struct tile_kernel *kernel) {
     size_t count = 0;
     separate_ops(b, kernel->func, "arith.addi");
     separate_ops(b, kernel->func, "arith.subi");
-    MlirOperation *conversions = ir_collect(b->arena, kernel->func, "arith.sitofp", &count);
+    MlirOperation *conversions =
+        ir_collect(b->arena, kernel->func, "arith.sitofp", &count);
     for (size_t i = 0; i < count; i++)
         convert_in_parts(kernel, conversions[i]);
     ir_erase_dead(ir_func_body(kernel->func));

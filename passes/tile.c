@@ -1,10 +1,11 @@
 /* tile: one attention becomes the body of a kernel over tiles.
  *
- * FlashAttention's loop order: a CTA owns the queries of one tile, one head, one batch
- * and visits the key blocks from the last to the first (FlashAttention-2, section 3.1).
- * The score and mask functions are inlined on vectors.  Positions are a row vector (q)
- * and a column vector (kv), so every value gets the smallest shape that it depends on;
- * tile-hoist.c then moves what does not change out of the loops.
+ * FlashAttention's loop order: a CTA owns the queries of one tile, one head,
+ * one batch and visits the key blocks from the last to the first
+ * (FlashAttention-2, section 3.1). The score and mask functions are inlined on
+ * vectors.  Positions are a row vector (q) and a column vector (kv), so every
+ * value gets the smallest shape that it depends on; tile-hoist.c then moves
+ * what does not change out of the loops.
  *
  * Not here: how the loads are staged (`pipeline`), what a softmax step is
  * (`online-softmax`). */
@@ -20,45 +21,54 @@ MlirValue tile_const(struct tile_kernel *kernel, int value) {
     return ir_const_i32(&kernel->b, value);
 }
 
-/* redux.sync writes a uniform register.  Divisions have no uniform form: without this,
- * coordinates and the index arithmetic behind them would stay in the register file of the
- * lanes during the whole key loop. */
+/* redux.sync writes a uniform register.  Divisions have no uniform form:
+ * without this, coordinates and the index arithmetic behind them would stay in
+ * the register file of the lanes during the whole key loop. */
 MlirValue tile_uniform(struct ir_builder *b, MlirValue x) {
     return ir_warp_reduce(b, "minsi", x);
 }
 
-/* ---- Calls of the spec's functions ----------------------------------------- */
+/* ---- Calls of the spec's functions -----------------------------------------
+ */
 
 /* Arguments of a kernel before its sizes: q, k, v, o, lse. */
 enum { FIXED_ARGS = 5 };
 
-/* Inlines `func` on its leading arguments and as many of the kernel's sizes, params,
- * tensors and summaries as it takes. */
-static void call_inline(struct tile_kernel *kernel, MlirOperation func, const MlirValue *leading,
-                        size_t leading_count, MlirValue *out_results) {
+/* Inlines `func` on its leading arguments and as many of the kernel's sizes,
+ * params, tensors and summaries as it takes. */
+static void call_inline(struct tile_kernel *kernel, MlirOperation func,
+                        const MlirValue *leading, size_t leading_count,
+                        MlirValue *out_results) {
     size_t count = ir_func_arg_count(func);
     MlirValue *args = ARENA_NEW_ARRAY(kernel->b.arena, MlirValue, count);
     assert(count >= leading_count);
     for (size_t i = 0; i < count; i++)
-        args[i] = i < leading_count
-                      ? leading[i]
-                      : ir_func_arg(kernel->func, FIXED_ARGS + i - leading_count);
+        args[i] =
+            i < leading_count
+                ? leading[i]
+                : ir_func_arg(kernel->func, FIXED_ARGS + i - leading_count);
     ir_inline(&kernel->b, func, args, count, out_results);
 }
 
 MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first) {
     struct ir_builder *b = &kernel->b;
-    MlirValue end = ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n - 1));
+    MlirValue end =
+        ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n - 1));
     MlirValue last_key = ir_subi(b, kernel->kv_len, tile_const(kernel, 1));
-    MlirValue leading[] = {kernel->batch,  kernel->head,   kernel->kv_head,
-                           kernel->q_first, kernel->q_last, k_first,
+    MlirValue leading[] = {kernel->batch,
+                           kernel->head,
+                           kernel->kv_head,
+                           kernel->q_first,
+                           kernel->q_last,
+                           k_first,
                            ir_minsi(b, end, last_key)};
     MlirValue block_class;
     call_inline(kernel, kernel->classify, leading, 7, &block_class);
     return block_class;
 }
 
-/* ---- One key block ----------------------------------------------------------- */
+/* ---- One key block
+ * ----------------------------------------------------------- */
 
 /* Key positions of a block, 1xN. */
 static MlirValue key_positions(struct tile_kernel *kernel, MlirValue k_first) {
@@ -68,7 +78,8 @@ static MlirValue key_positions(struct tile_kernel *kernel, MlirValue k_first) {
 }
 
 /* Scaled scores after the score lines. */
-static MlirValue apply_score(struct tile_kernel *kernel, MlirValue raw, MlirValue k_first) {
+static MlirValue apply_score(struct tile_kernel *kernel, MlirValue raw,
+                             MlirValue k_first) {
     struct ir_builder *b = &kernel->b;
     MlirValue scale = ir_operand(kernel->attention, IR_ATTENTION_SCALE);
     double factor = 0;
@@ -83,72 +94,88 @@ static MlirValue apply_score(struct tile_kernel *kernel, MlirValue raw, MlirValu
     }
     if (mlirOperationIsNull(kernel->score))
         return s;
-    MlirValue leading[] = {s,           kernel->batch, kernel->head, kernel->kv_head,
-                           kernel->rows, key_positions(kernel, k_first)};
+    MlirValue leading[] = {s,
+                           kernel->batch,
+                           kernel->head,
+                           kernel->kv_head,
+                           kernel->rows,
+                           key_positions(kernel, k_first)};
     MlirValue scored;
     call_inline(kernel, kernel->score, leading, 6, &scored);
     return ir_broadcast(b, scored, kernel->scores);
 }
 
 /* Scores of masked pairs and of keys beyond kv_len become -inf. */
-static MlirValue apply_mask(struct tile_kernel *kernel, MlirValue s, MlirValue k_first) {
+static MlirValue apply_mask(struct tile_kernel *kernel, MlirValue s,
+                            MlirValue k_first) {
     struct ir_builder *b = &kernel->b;
     MlirValue kv = key_positions(kernel, k_first);
     MlirValue limit = ir_broadcast(b, kernel->kv_len, mlirValueGetType(kv));
     MlirValue keep = ir_cmpi(b, IR_SLT, kv, limit);
     if (!mlirOperationIsNull(kernel->mask)) {
-        MlirValue leading[] = {kernel->batch, kernel->head, kernel->kv_head, kernel->rows, kv};
+        MlirValue leading[] = {kernel->batch, kernel->head, kernel->kv_head,
+                               kernel->rows, kv};
         MlirValue attends;
         call_inline(kernel, kernel->mask, leading, 5, &attends);
-        MlirType shape = ir_join_shapes(mlirValueGetType(attends), mlirValueGetType(keep));
-        keep = ir_andi(b, ir_broadcast(b, attends, shape), ir_broadcast(b, keep, shape));
+        MlirType shape =
+            ir_join_shapes(mlirValueGetType(attends), mlirValueGetType(keep));
+        keep = ir_andi(b, ir_broadcast(b, attends, shape),
+                       ir_broadcast(b, keep, shape));
     }
     MlirValue never = ir_splat(b, kernel->scores, -INFINITY);
     return ir_select(b, ir_broadcast(b, keep, kernel->scores), s, never);
 }
 
-void tile_key_block(struct tile_kernel *kernel, MlirValue k_first, MlirValue partial,
-                    MlirValue state[STATE_COUNT]) {
+void tile_key_block(struct tile_kernel *kernel, MlirValue k_first,
+                    MlirValue partial, MlirValue state[STATE_COUNT]) {
     struct ir_builder *b = &kernel->b;
     MlirOperation attention = kernel->attention;
     kernel->k_first = k_first;
-    MlirValue k = ir_load(b, "k", ir_operand(attention, IR_ATTENTION_K), kernel->batch,
-                          kernel->kv_head, k_first, kernel->kv_len, kernel->plan.tile_n);
-    MlirValue v = ir_load(b, "v", ir_operand(attention, IR_ATTENTION_V), kernel->batch,
-                          kernel->kv_head, k_first, kernel->kv_len, kernel->plan.tile_n);
-    MlirValue raw = ir_dot(b, kernel->q_tile, k, ir_splat(b, kernel->scores, 0), true);
+    MlirValue k =
+        ir_load(b, "k", ir_operand(attention, IR_ATTENTION_K), kernel->batch,
+                kernel->kv_head, k_first, kernel->kv_len, kernel->plan.tile_n);
+    MlirValue v =
+        ir_load(b, "v", ir_operand(attention, IR_ATTENTION_V), kernel->batch,
+                kernel->kv_head, k_first, kernel->kv_len, kernel->plan.tile_n);
+    MlirValue raw =
+        ir_dot(b, kernel->q_tile, k, ir_splat(b, kernel->scores, 0), true);
     MlirValue s = apply_score(kernel, raw, k_first);
     struct ir_if branch = ir_if_begin(b, partial, &kernel->scores, 1, true);
     MlirValue masked = apply_mask(kernel, s, k_first);
     ir_if_else(b, &branch, &masked, 1);
     ir_if_end(b, &branch, &s, 1);
-    MlirOperation step = ir_softmax_step(b, state[STATE_ACC], state[STATE_M], state[STATE_L],
-                                         ir_result(branch.op, 0), v);
+    MlirOperation step =
+        ir_softmax_step(b, state[STATE_ACC], state[STATE_M], state[STATE_L],
+                        ir_result(branch.op, 0), v);
     for (size_t i = 0; i < STATE_COUNT; i++)
         state[i] = ir_result(step, i);
 }
 
-/* True where the block needs the mask code: it crosses kv_len, or is not known to be
- * whole.  A mask without classification is evaluated everywhere. */
+/* True where the block needs the mask code: it crosses kv_len, or is not known
+ * to be whole.  A mask without classification is evaluated everywhere. */
 static MlirValue needs_mask(struct tile_kernel *kernel, MlirValue k_first) {
     struct ir_builder *b = &kernel->b;
     bool has_mask = !mlirOperationIsNull(kernel->mask);
     if (has_mask && mlirOperationIsNull(kernel->classify))
         return ir_const_bool(b, true);
-    MlirValue k_end = ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n));
+    MlirValue k_end =
+        ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n));
     MlirValue crosses = ir_cmpi(b, IR_SGT, k_end, kernel->kv_len);
     if (mlirOperationIsNull(kernel->classify))
         return crosses;
     MlirValue block_class = tile_classify(kernel, k_first);
-    return ir_ori(b, crosses, ir_cmpi(b, IR_NE, block_class, tile_const(kernel, 2)));
+    return ir_ori(b, crosses,
+                  ir_cmpi(b, IR_NE, block_class, tile_const(kernel, 2)));
 }
 
 void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
     struct ir_builder *b = &kernel->b;
-    struct ir_for loop = ir_for_begin(b, tile_const(kernel, 0), kernel->block_count,
-                                      tile_const(kernel, 1), state, STATE_COUNT);
+    struct ir_for loop =
+        ir_for_begin(b, tile_const(kernel, 0), kernel->block_count,
+                     tile_const(kernel, 1), state, STATE_COUNT);
     MlirValue block = ir_subi(b, kernel->last_block, loop.iv);
-    MlirValue k_first = ir_muli(b, block, tile_const(kernel, kernel->plan.tile_n));
+    MlirValue k_first =
+        ir_muli(b, block, tile_const(kernel, kernel->plan.tile_n));
     MlirValue partial = needs_mask(kernel, k_first);
     MlirValue carried[STATE_COUNT];
     for (size_t i = 0; i < STATE_COUNT; i++)
@@ -159,7 +186,8 @@ void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
         state[i] = ir_result(loop.op, i);
 }
 
-/* ---- The kernel around the loop ------------------------------------------------ */
+/* ---- The kernel around the loop
+ * ------------------------------------------------ */
 
 MlirValue tile_size(struct tile_kernel *kernel, const char *kind) {
     size_t i = 0;
@@ -169,14 +197,15 @@ MlirValue tile_size(struct tile_kernel *kernel, const char *kind) {
 }
 
 /* ceil(x / divisor) for x >= 0. */
-static MlirValue ceil_div(struct tile_kernel *kernel, MlirValue x, int divisor) {
+static MlirValue ceil_div(struct tile_kernel *kernel, MlirValue x,
+                          int divisor) {
     struct ir_builder *b = &kernel->b;
     MlirValue up = ir_addi(b, x, tile_const(kernel, divisor - 1));
     return ir_divui(b, up, tile_const(kernel, divisor));
 }
 
-/* CTA number -> query tile (fastest), head, batch.  Under a causal mask the last query
- * tile has the most keys: with longest_first it comes first. */
+/* CTA number -> query tile (fastest), head, batch.  Under a causal mask the
+ * last query tile has the most keys: with longest_first it comes first. */
 static void emit_coordinates(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
     int tile_m = kernel->plan.tile_m;
@@ -193,16 +222,20 @@ static void emit_coordinates(struct tile_kernel *kernel) {
     kernel->batch = tile_uniform(b, ir_divui(b, batch_head, heads));
     kernel->head = tile_uniform(b, ir_remui(b, batch_head, heads));
     int64_t group = ir_int_attr(kernel->attention, "group", 0);
-    MlirValue ratio = group ? tile_const(kernel, (int)group)
-                            : ir_divui(b, heads, tile_size(kernel, "size:kv_heads"));
-    kernel->kv_head =
-        group == 1 ? kernel->head : tile_uniform(b, ir_divui(b, kernel->head, ratio));
+    MlirValue ratio =
+        group ? tile_const(kernel, (int)group)
+              : ir_divui(b, heads, tile_size(kernel, "size:kv_heads"));
+    kernel->kv_head = group == 1
+                          ? kernel->head
+                          : tile_uniform(b, ir_divui(b, kernel->head, ratio));
     kernel->q_first = ir_muli(b, tile, tile_const(kernel, tile_m));
-    kernel->q_last = ir_minsi(b, ir_addi(b, kernel->q_first, tile_const(kernel, tile_m - 1)),
-                              ir_subi(b, kernel->q_len, tile_const(kernel, 1)));
+    kernel->q_last =
+        ir_minsi(b, ir_addi(b, kernel->q_first, tile_const(kernel, tile_m - 1)),
+                 ir_subi(b, kernel->q_len, tile_const(kernel, 1)));
     kernel->row_first = kernel->q_first;
     if (kernel->plan.consumers > 0) {
-        MlirValue offset = ir_muli(b, ir_consumer(b), tile_const(kernel, kernel->tile_rows));
+        MlirValue offset =
+            ir_muli(b, ir_consumer(b), tile_const(kernel, kernel->tile_rows));
         kernel->row_first = ir_addi(b, kernel->q_first, offset);
     }
 }
@@ -210,8 +243,8 @@ static void emit_coordinates(struct tile_kernel *kernel) {
 static void emit_positions(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
     MlirValue local = ir_row_positions(b, kernel->tile_rows);
-    kernel->rows =
-        ir_addi(b, local, ir_broadcast(b, kernel->row_first, mlirValueGetType(local)));
+    kernel->rows = ir_addi(
+        b, local, ir_broadcast(b, kernel->row_first, mlirValueGetType(local)));
     kernel->columns = ir_column_positions(b, kernel->plan.tile_n);
 }
 
@@ -220,10 +253,11 @@ static void emit_key_range(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
     MlirValue zero = tile_const(kernel, 0);
     MlirValue width = tile_const(kernel, kernel->plan.tile_n);
-    MlirValue range[2] = {zero, ir_subi(b, kernel->kv_len, tile_const(kernel, 1))};
+    MlirValue range[2] = {zero,
+                          ir_subi(b, kernel->kv_len, tile_const(kernel, 1))};
     if (!mlirOperationIsNull(kernel->kv_bounds)) {
-        MlirValue leading[] = {kernel->batch, kernel->head, kernel->kv_head, kernel->q_first,
-                               kernel->q_last};
+        MlirValue leading[] = {kernel->batch, kernel->head, kernel->kv_head,
+                               kernel->q_first, kernel->q_last};
         MlirValue bounds[2];
         call_inline(kernel, kernel->kv_bounds, leading, 5, bounds);
         range[0] = ir_maxsi(b, bounds[0], range[0]);
@@ -237,25 +271,29 @@ static void emit_key_range(struct tile_kernel *kernel) {
     kernel->block_count = ir_select(b, some, count, zero);
 }
 
-/* Classes of single blocks are about the consumer's own rows, where it decides alone; past
- * the end of q they are about the first of them. */
+/* Classes of single blocks are about the consumer's own rows, where it decides
+ * alone; past the end of q they are about the first of them. */
 static void narrow_rows(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
-    MlirValue last = ir_addi(b, kernel->row_first, tile_const(kernel, kernel->tile_rows - 1));
+    MlirValue last = ir_addi(b, kernel->row_first,
+                             tile_const(kernel, kernel->tile_rows - 1));
     kernel->q_first = kernel->row_first;
-    kernel->q_last = ir_maxsi(b, ir_minsi(b, last, kernel->q_last), kernel->row_first);
+    kernel->q_last =
+        ir_maxsi(b, ir_minsi(b, last, kernel->q_last), kernel->row_first);
 }
 
-static void emit_epilogue(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
+static void emit_epilogue(struct tile_kernel *kernel,
+                          MlirValue state[STATE_COUNT]) {
     struct ir_builder *b = &kernel->b;
     MlirOperation finish =
         ir_softmax_finish(b, state[STATE_ACC], state[STATE_M], state[STATE_L]);
     MlirValue o = ir_operand(kernel->attention, IR_ATTENTION_O);
     MlirType element = ir_element_type(mlirValueGetType(o));
-    ir_store(b, ir_truncf(b, ir_result(finish, 0), element), o, kernel->batch, kernel->head,
-             kernel->row_first, kernel->q_len, false);
-    ir_store(b, ir_result(finish, 1), ir_operand(kernel->attention, IR_ATTENTION_LSE),
-             kernel->batch, kernel->head, kernel->row_first, kernel->q_len, true);
+    ir_store(b, ir_truncf(b, ir_result(finish, 0), element), o, kernel->batch,
+             kernel->head, kernel->row_first, kernel->q_len, false);
+    ir_store(b, ir_result(finish, 1),
+             ir_operand(kernel->attention, IR_ATTENTION_LSE), kernel->batch,
+             kernel->head, kernel->row_first, kernel->q_len, true);
 }
 
 static void emit_kernel(struct tile_kernel *kernel) {
@@ -265,15 +303,18 @@ static void emit_kernel(struct tile_kernel *kernel) {
     MlirValue v = ir_operand(kernel->attention, IR_ATTENTION_V);
     emit_coordinates(kernel);
     emit_positions(kernel);
-    kernel->q_tile = ir_load(b, "q", ir_operand(kernel->attention, IR_ATTENTION_Q),
-                             kernel->batch, kernel->head, kernel->row_first, kernel->q_len, rows);
+    kernel->q_tile = ir_load(
+        b, "q", ir_operand(kernel->attention, IR_ATTENTION_Q), kernel->batch,
+        kernel->head, kernel->row_first, kernel->q_len, rows);
     emit_key_range(kernel);
     MlirValue state[STATE_COUNT] = {
-        ir_splat(b, ir_type_tile(f32, rows, ir_extent(mlirValueGetType(v), 3)), 0),
+        ir_splat(b, ir_type_tile(f32, rows, ir_extent(mlirValueGetType(v), 3)),
+                 0),
         ir_splat(b, ir_type_tile(f32, rows, 1), -INFINITY),
         ir_splat(b, ir_type_tile(f32, rows, 4), 0),
     };
-    bool dense = mlirOperationIsNull(kernel->classify) || ir_has_attr(kernel->attention, "dense");
+    bool dense = mlirOperationIsNull(kernel->classify) ||
+                 ir_has_attr(kernel->attention, "dense");
     bool has_roles = kernel->plan.consumers > 0;
     if (dense && has_roles)
         narrow_rows(kernel);
@@ -286,26 +327,31 @@ static void emit_kernel(struct tile_kernel *kernel) {
     emit_epilogue(kernel, state);
 }
 
-/* ---- The pass -------------------------------------------------------------------- */
+/* ---- The pass
+ * -------------------------------------------------------------------- */
 
 static void set_grid(MlirOperation func, struct arena *arena, int tile_m) {
-    const char *words[] = {"q_len", arena_printf(arena, "%d", tile_m), "ceildiv", "heads", "mul",
-                           "batch", "mul"};
+    const char *words[] = {"q_len",   arena_printf(arena, "%d", tile_m),
+                           "ceildiv", "heads",
+                           "mul",     "batch",
+                           "mul"};
     ir_set_kernel_kind(func, "main");
     ir_set_kernel_grid(func, words, sizeof words / sizeof words[0]);
 }
 
 /* Scalar functions are private to their attention: gone once inlined. */
 static void erase_functions(const struct tile_kernel *kernel) {
-    const MlirOperation functions[] = {kernel->mask, kernel->score, kernel->classify,
-                                       kernel->kv_bounds};
+    const MlirOperation functions[] = {kernel->mask, kernel->score,
+                                       kernel->classify, kernel->kv_bounds};
     for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
         if (!mlirOperationIsNull(functions[i]))
             ir_erase(functions[i]);
 }
 
-static bool tile_function(struct pass_ctx *ctx, MlirOperation module, MlirOperation func) {
-    struct tile_kernel kernel = {.func = func, .attention = ir_find_attention(func)};
+static bool tile_function(struct pass_ctx *ctx, MlirOperation module,
+                          MlirOperation func) {
+    struct tile_kernel kernel = {.func = func,
+                                 .attention = ir_find_attention(func)};
     if (!plan_read(ctx, module, func, kernel.attention, &kernel.plan))
         return false;
     MlirOperation attention = kernel.attention;
@@ -317,10 +363,11 @@ static bool tile_function(struct pass_ctx *ctx, MlirOperation module, MlirOperat
     kernel.kv_bounds = ir_symbol_func(module, attention, "kv_bounds");
     kernel.q_len = tile_size(&kernel, "size:q_len");
     kernel.kv_len = tile_size(&kernel, "size:kv_len");
-    kernel.tile_rows = kernel.plan.consumers > 0 ? kernel.plan.tile_m / kernel.plan.consumers
-                                                 : kernel.plan.tile_m;
-    kernel.scores = ir_type_tile(ir_type_f32(kernel.b.context), kernel.tile_rows,
-                                 kernel.plan.tile_n);
+    kernel.tile_rows = kernel.plan.consumers > 0
+                           ? kernel.plan.tile_m / kernel.plan.consumers
+                           : kernel.plan.tile_m;
+    kernel.scores = ir_type_tile(ir_type_f32(kernel.b.context),
+                                 kernel.tile_rows, kernel.plan.tile_n);
     emit_kernel(&kernel);
     ir_erase(attention);
     erase_functions(&kernel);
@@ -332,19 +379,22 @@ static bool tile_function(struct pass_ctx *ctx, MlirOperation module, MlirOperat
 }
 
 /* tile
- * requires     functions with one attn.attention in their entry block; scalar functions
- *              mask, score, classify, kv_bounds with one block each;
- * establishes  kernels over tiles: loads, dots, one attn.softmax_step per key block,
- *              softmax_finish, stores; attn.kernel, attn.grid and the plan as attributes;
- *              values that do not change in a loop stand in front of it;
- * breaks       nothing: summary kernels are left alone, the inlined functions are erased. */
+ * requires     functions with one attn.attention in their entry block; scalar
+ * functions mask, score, classify, kv_bounds with one block each; establishes
+ * kernels over tiles: loads, dots, one attn.softmax_step per key block,
+ *              softmax_finish, stores; attn.kernel, attn.grid and the plan as
+ * attributes; values that do not change in a loop stand in front of it; breaks
+ * nothing: summary kernels are left alone, the inlined functions are erased. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     size_t count = 0;
-    MlirOperation *attentions = ir_collect(ctx->scratch, module, "attn.attention", &count);
+    MlirOperation *attentions =
+        ir_collect(ctx->scratch, module, "attn.attention", &count);
     for (size_t i = 0; i < count; i++)
-        if (!tile_function(ctx, module, mlirOperationGetParentOperation(attentions[i])))
+        if (!tile_function(ctx, module,
+                           mlirOperationGetParentOperation(attentions[i])))
             return false;
     return true;
 }
 
-const struct pass pass_tile = {"tile", "loops over query and key tiles", run, NULL};
+const struct pass pass_tile = {"tile", "loops over query and key tiles", run,
+                               NULL};

@@ -7,7 +7,8 @@
 #include "passes/pass.h"
 #include "passes/schedule.h"
 
-/* The running softmax: accumulator MxDv, row maxima Mx1 and partial row sums Mx4. */
+/* The running softmax: accumulator MxDv, row maxima Mx1 and partial row sums
+ * Mx4. */
 enum { STATE_ACC, STATE_M, STATE_L, STATE_COUNT };
 
 struct tile_kernel {
@@ -17,60 +18,66 @@ struct tile_kernel {
     /* Functions of the spec, null when absent. */
     MlirOperation mask, score, classify, kv_bounds;
     MlirValue q_len, kv_len;
-    /* Tile coordinates: batch, heads; first and last real query position that classes and
-     * bounds are about. */
+    /* Tile coordinates: batch, heads; first and last real query position that
+     * classes and bounds are about. */
     MlirValue batch, head, kv_head, q_first, q_last;
-    int tile_rows;        /* query rows of this program: the tile's, or a consumer's 64 */
-    MlirValue row_first;  /* the first of them */
-    MlirValue rows;       /* Mx1: query positions */
-    MlirValue columns;    /* 1xN: 0..N-1 */
-    MlirValue q_tile;     /* shared MxD */
-    MlirValue first_block, last_block, block_count; /* key blocks, last to first */
-    MlirValue k_first;    /* first key of the block in work */
-    MlirType scores;      /* vector<MxNxf32> */
+    int tile_rows; /* query rows of this program: the tile's, or a consumer's 64
+                    */
+    MlirValue row_first; /* the first of them */
+    MlirValue rows;      /* Mx1: query positions */
+    MlirValue columns;   /* 1xN: 0..N-1 */
+    MlirValue q_tile;    /* shared MxD */
+    MlirValue first_block, last_block,
+        block_count;   /* key blocks, last to first */
+    MlirValue k_first; /* first key of the block in work */
+    MlirType scores;   /* vector<MxNxf32> */
 };
 
 /* i32 constant at the builder's place. */
 MlirValue tile_const(struct tile_kernel *kernel, int value);
 
-/* The value of all lanes of a warp, known to be one: what is derived from it then lives in
- * uniform registers. */
+/* The value of all lanes of a warp, known to be one: what is derived from it
+ * then lives in uniform registers. */
 MlirValue tile_uniform(struct ir_builder *b, MlirValue x);
 
-/* One key block: loads, scores, mask where `partial` (i1, uniform), softmax step.
- * `state` is read and replaced. */
-void tile_key_block(struct tile_kernel *kernel, MlirValue k_first, MlirValue partial,
-                    MlirValue state[STATE_COUNT]);
+/* One key block: loads, scores, mask where `partial` (i1, uniform), softmax
+ * step. `state` is read and replaced. */
+void tile_key_block(struct tile_kernel *kernel, MlirValue k_first,
+                    MlirValue partial, MlirValue state[STATE_COUNT]);
 
-/* Class of the keys k_first.. of one block for this query tile (0 skip, 1 partial,
- * 2 whole), kernel->classify inlined; needs kernel->classify. */
+/* Class of the keys k_first.. of one block for this query tile (0 skip, 1
+ * partial, 2 whole), kernel->classify inlined; needs kernel->classify. */
 MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first);
 
-/* The loop over key blocks [first_block, last_block] itself, where most of them run. */
+/* The loop over key blocks [first_block, last_block] itself, where most of them
+ * run. */
 void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
 
-/* The loop over a list of the blocks that are not skipped, built chunk by chunk in
- * shared memory. */
+/* The loop over a list of the blocks that are not skipped, built chunk by chunk
+ * in shared memory. */
 void tile_loop_list(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
 
-/* The same for programs of a consumer: the search for the next block is the first part of
- * a while loop, its entry an op with attn.entry (tile-search.c). */
+/* The same for programs of a consumer: the search for the next block is the
+ * first part of a while loop, its entry an op with attn.entry (tile-search.c).
+ */
 void tile_loop_search(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
 
-/* Query tile (from 0) and batch·heads + head of persistent tile number `number`, of
- * `tiles` query tiles a head (tile-order.c). */
+/* Query tile (from 0) and batch·heads + head of persistent tile number
+ * `number`, of `tiles` query tiles a head (tile-order.c). */
 void tile_order(struct tile_kernel *kernel, MlirValue number, MlirValue tiles,
                 MlirValue *out_tile, MlirValue *out_batch_head);
 
 /* A size of the call, "size:heads". */
 MlirValue tile_size(struct tile_kernel *kernel, const char *kind);
 
-/* Rewrites i32 sums of rows and columns as one row value and one column value, joined by
- * a single tile operation, and their conversions to f32 as conversions of the two. */
+/* Rewrites i32 sums of rows and columns as one row value and one column value,
+ * joined by a single tile operation, and their conversions to f32 as
+ * conversions of the two. */
 void tile_separate(struct tile_kernel *kernel);
 
-/* Moves what does not change in a loop in front of it, innermost loops first, and
- * shares equal reads: values that depend on the row or on nothing are computed once. */
+/* Moves what does not change in a loop in front of it, innermost loops first,
+ * and shares equal reads: values that depend on the row or on nothing are
+ * computed once. */
 void tile_hoist(struct arena *scratch, MlirOperation func);
 
 #endif

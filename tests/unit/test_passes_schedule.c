@@ -14,13 +14,17 @@ static void setup(void) {
     diags = diag_sink_create(arena, source_set_create(arena));
 }
 
-static void teardown(void) { arena_destroy(arena); }
+static void teardown(void) {
+    arena_destroy(arena);
+}
 
 TestSuite(schedule, .init = setup, .fini = teardown);
 
 static struct schedule_problem problem(int qk, int v) {
-    return (struct schedule_problem){
-        .target = "sm_80", .head_dim_qk = qk, .head_dim_v = v, .dtype = SCALAR_BF16};
+    return (struct schedule_problem){.target = "sm_80",
+                                     .head_dim_qk = qk,
+                                     .head_dim_v = v,
+                                     .dtype = SCALAR_BF16};
 }
 
 static bool reported(const char *part) {
@@ -35,10 +39,13 @@ Test(schedule, every_head_dim_has_a_plan_that_fits) {
         for (int v = 8; v <= 256; v += 8) {
             struct schedule_problem p = problem(qk, v);
             struct schedule_plan plan;
-            cr_assert(schedule_resolve(&p, NULL, diags, &plan), "head_dim %d, %d", qk, v);
-            cr_assert_leq(plan.shared_bytes, 163 * 1024, "head_dim %d, %d", qk, v);
+            cr_assert(schedule_resolve(&p, NULL, diags, &plan),
+                      "head_dim %d, %d", qk, v);
+            cr_assert_leq(plan.shared_bytes, 163 * 1024, "head_dim %d, %d", qk,
+                          v);
             cr_assert_leq(plan.registers, 255, "head_dim %d, %d", qk, v);
-            cr_assert_eq(plan.tile_m % (16 * plan.warps), 0, "head_dim %d, %d", qk, v);
+            cr_assert_eq(plan.tile_m % (16 * plan.warps), 0, "head_dim %d, %d",
+                         qk, v);
             cr_assert_geq(plan.ctas_per_sm, 1, "head_dim %d, %d", qk, v);
         }
     }
@@ -50,8 +57,9 @@ Test(schedule, the_account_adds_up) {
     cr_assert(schedule_resolve(&p, NULL, diags, &plan));
     cr_assert_eq(plan.shared_q, 128 * 128 * 2);
     cr_assert_eq(plan.shared_k, plan.tile_n * 128 * 2);
-    cr_assert_eq(plan.shared_bytes, plan.shared_q + plan.stages * (plan.shared_k + plan.shared_v) +
-                                        plan.shared_list);
+    cr_assert_eq(plan.shared_bytes,
+                 plan.shared_q + plan.stages * (plan.shared_k + plan.shared_v) +
+                     plan.shared_list);
     cr_assert_eq(plan.registers_acc, 128 * 128 / (32 * plan.warps));
     cr_assert_eq(plan.registers_s, 128 * plan.tile_n / (32 * plan.warps));
 }
@@ -90,9 +98,13 @@ Test(schedule, a_second_cta_is_worth_more_than_a_second_stage) {
 
 Test(schedule, pinned_keys_are_kept) {
     struct schedule_problem p = problem(64, 64);
-    struct schedule pinned = {.given[SCHEDULE_TILE] = true, .tile_m = 64, .tile_n = 32,
-                              .given[SCHEDULE_STAGES] = true, .stages = 3,
-                              .given[SCHEDULE_ORDER] = true, .order = ORDER_LINEAR};
+    struct schedule pinned = {.given[SCHEDULE_TILE] = true,
+                              .tile_m = 64,
+                              .tile_n = 32,
+                              .given[SCHEDULE_STAGES] = true,
+                              .stages = 3,
+                              .given[SCHEDULE_ORDER] = true,
+                              .order = ORDER_LINEAR};
     struct schedule_plan plan;
     cr_assert(schedule_resolve(&p, &pinned, diags, &plan));
     cr_assert_eq(plan.tile_m, 64);
@@ -102,8 +114,9 @@ Test(schedule, pinned_keys_are_kept) {
     struct strbuf text;
     strbuf_init(&text, arena);
     schedule_print(&plan, &text);
-    cr_assert_str_eq(strbuf_text(&text),
-                     "tile 64, 32; stages 3; rescale_threshold 8; order linear");
+    cr_assert_str_eq(
+        strbuf_text(&text),
+        "tile 64, 32; stages 3; rescale_threshold 8; order linear");
 }
 
 Test(schedule, too_much_shared_memory_names_bytes_and_the_nearest_fit) {
@@ -114,12 +127,14 @@ Test(schedule, too_much_shared_memory_names_bytes_and_the_nearest_fit) {
     cr_assert(reported("tile 128, 64 with 6 stages needs"));
     cr_assert(reported("(Q 32.0 + 6 x (K 16.0 + V 16.0)"));
     cr_assert(reported("sm_80 has 163.0"));
-    cr_assert(reported("the nearest schedule that fits: tile 128, 64; stages 4"));
+    cr_assert(
+        reported("the nearest schedule that fits: tile 128, 64; stages 4"));
 }
 
 Test(schedule, too_many_registers_name_the_parts) {
     struct schedule_problem p = problem(128, 256);
-    struct schedule pinned = {.given[SCHEDULE_TILE] = true, .tile_m = 256, .tile_n = 256};
+    struct schedule pinned = {
+        .given[SCHEDULE_TILE] = true, .tile_m = 256, .tile_n = 256};
     struct schedule_plan plan;
     cr_assert_not(schedule_resolve(&p, &pinned, diags, &plan));
     cr_assert(reported("registers a thread (accumulator 128 + scores 128"));
@@ -129,7 +144,8 @@ Test(schedule, too_many_registers_name_the_parts) {
 
 Test(schedule, tiles_off_the_mma_shape_are_refused) {
     struct schedule_problem p = problem(64, 64);
-    struct schedule pinned = {.given[SCHEDULE_TILE] = true, .tile_m = 120, .tile_n = 24};
+    struct schedule pinned = {
+        .given[SCHEDULE_TILE] = true, .tile_m = 120, .tile_n = 24};
     struct schedule_plan plan;
     cr_assert_not(schedule_resolve(&p, &pinned, diags, &plan));
     cr_assert(reported("query tile 120: sm_80 needs a multiple of 16"));
@@ -138,12 +154,16 @@ Test(schedule, tiles_off_the_mma_shape_are_refused) {
 
 Test(schedule, keys_of_other_targets_are_refused) {
     struct schedule_problem p = problem(64, 64);
-    struct schedule pinned = {
-        .given = {[SCHEDULE_CONSUMERS] = true, [SCHEDULE_OVERLAP] = true,
-                  [SCHEDULE_EXP_POLY] = true, [SCHEDULE_RESCALE_THRESHOLD] = true,
-                  [SCHEDULE_ORDER] = true},
-        .consumers = 2, .overlap = OVERLAP_PINGPONG, .exp_poly = 0.25f,
-        .rescale_threshold = 20, .order = ORDER_DYNAMIC};
+    struct schedule pinned = {.given = {[SCHEDULE_CONSUMERS] = true,
+                                        [SCHEDULE_OVERLAP] = true,
+                                        [SCHEDULE_EXP_POLY] = true,
+                                        [SCHEDULE_RESCALE_THRESHOLD] = true,
+                                        [SCHEDULE_ORDER] = true},
+                              .consumers = 2,
+                              .overlap = OVERLAP_PINGPONG,
+                              .exp_poly = 0.25f,
+                              .rescale_threshold = 20,
+                              .order = ORDER_DYNAMIC};
     struct schedule_plan plan;
     cr_assert_not(schedule_resolve(&p, &pinned, diags, &plan));
     cr_assert_eq(diag_error_count(diags), 5);
@@ -153,10 +173,10 @@ Test(schedule, keys_of_other_targets_are_refused) {
 
 Test(schedule, neutral_keys_of_other_targets_are_fine) {
     struct schedule_problem p = problem(64, 64);
-    struct schedule pinned = {
-        .given = {[SCHEDULE_OVERLAP] = true, [SCHEDULE_EXP_POLY] = true,
-                  [SCHEDULE_RESCALE_THRESHOLD] = true},
-        .overlap = OVERLAP_NONE};
+    struct schedule pinned = {.given = {[SCHEDULE_OVERLAP] = true,
+                                        [SCHEDULE_EXP_POLY] = true,
+                                        [SCHEDULE_RESCALE_THRESHOLD] = true},
+                              .overlap = OVERLAP_NONE};
     struct schedule_plan plan;
     cr_assert(schedule_resolve(&p, &pinned, diags, &plan));
 }
