@@ -41,6 +41,7 @@ struct storage {
     struct ptx_operand *run_rows; /* inside a run: "register + constant" added up */
     int run_uses;             /* inside a run: operands of the run that name it */
     bool in_run;              /* defined by the pending run */
+    bool numbered;            /* inside a run: equal elements are shared */
     int uses;                 /* still to come, of all values that share it */
     int loop;                 /* innermost loop around the definition, 0: none */
     int in_flight;            /* products that still read or write the registers */
@@ -97,7 +98,8 @@ struct lane_constant {
     struct ptx_operand reg;
 };
 
-struct run; /* isel_run.c */
+struct run;       /* isel_run.c */
+struct numbering; /* isel_number.c */
 
 /* Registers of a product that has not been waited for, and its group. */
 struct flight {
@@ -128,6 +130,7 @@ struct isel {
     VEC(struct lane_constant) constants;
     struct ptx_inst *entry_end; /* last instruction of the lane constants */
     struct run *run;            /* pending elementwise operations */
+    struct numbering *numbers;  /* equal elements of the run being emitted */
     int loop, loop_count;       /* current innermost loop; loops so far */
     struct loop_frame *frame;   /* of the innermost loop */
     VEC(struct flight) flights; /* wgmma: what is not waited for yet */
@@ -329,6 +332,13 @@ void read_plan_begin(struct isel *is, struct read_plan *plan);
 struct ptx_operand read_plan_element(struct isel *is, struct read_plan *plan, int f, int i, int j,
                                      int c, struct ptx_operand dest);
 
+/* What the element (f, i, j, c) reads: equal keys, equal elements.  False when there are
+ * too many indices to tell. */
+bool read_plan_key(struct isel *is, const struct read_plan *plan, int f, int i, int j, int c,
+                   struct ptx_operand out_key[4]);
+
+/* Element of a storage inside a run as it is, perhaps "register + constant". */
+struct ptx_operand run_affine(const struct storage *storage, int f, int i, int j, int c);
 /* Element of a storage inside a run: the temporary when it lives there only, and
  * "register + constant" added up (once for each column). */
 struct ptx_operand run_element(struct isel *is, struct storage *storage, int f, int i, int j,

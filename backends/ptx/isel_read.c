@@ -171,6 +171,23 @@ struct ptx_operand read_plan_element(struct isel *is, struct read_plan *plan,
     return load_element(is, ir_element_type(plan->arg->type), address, dest);
 }
 
+bool read_plan_key(struct isel *is, const struct read_plan *plan, int f, int i,
+                   int j, int c, struct ptx_operand out_key[4]) {
+    enum { MAX_KEY = 4 };
+    (void)is;
+    int used = 2;
+    out_key[0] = ptx_imm(plan->rows ? 2 * f + i : -1);
+    out_key[1] = ptx_imm(plan->has_columns ? 2 * j + c : -1);
+    for (int axis = 0; axis < plan->arg->rank; axis++) {
+        if (plan->index[axis]->layout != LAYOUT_TILE)
+            continue;
+        if (used == MAX_KEY)
+            return false;
+        out_key[used++] = run_affine(plan->index[axis], f, i, j, c);
+    }
+    return true;
+}
+
 /* ---- memref.load, memref.store, memref.dim ------------------------------ */
 
 /* Address of an element: shared (32 bits) or global (64 bits). */

@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#include "backends/ptx/isel_number.h"
+
 enum member_kind { MEMBER_ELEMENT, MEMBER_PACK, MEMBER_READ, MEMBER_REDUCE, MEMBER_PARTIAL };
 
 struct member {
@@ -24,6 +26,7 @@ struct member {
     int in_count;
     struct storage *result;
     bool live_out;
+    bool numbered; /* equal elements are computed once */
     bool contract;
     const char *hint;
     struct read_plan *read;
@@ -38,10 +41,15 @@ struct run {
 
 /* ---- Inside a run ------------------------------------------------------------------ */
 
+struct ptx_operand run_affine(const struct storage *storage, int f, int i, int j, int c) {
+    return storage->elems ? storage_element(storage, f, i, j, c)
+                          : storage->temps[storage->packed ? 0 : c];
+}
+
 struct ptx_operand run_element(struct isel *is, struct storage *storage, int f, int i, int j,
                                int c) {
     if (!storage->elems)
-        return storage->temps[storage->packed ? 0 : c];
+        return numbering_plain(is, is->numbers, storage->temps[storage->packed ? 0 : c]);
     struct ptx_operand operand = storage_element(storage, f, i, j, c);
     if (operand.kind != PTX_OPERAND_ADDRESS)
         return operand;
@@ -114,6 +122,43 @@ static void emit_pack(struct isel *is, struct member *m, int f, int i, int j) {
     m->result->temps[0] = dest;
 }
 
+/* The sum or difference of two positions as "register + constant". */
+static bool emit_affine(struct isel *is, struct member *m, int f, int i, int j, int c) {
+    bool subtract = ir_is_op(m->op, "arith.subi");
+    if (!subtract && !ir_is_op(m->op, "arith.addi"))
+        return false;
+    return numbering_affine(is, is->numbers, subtract, run_affine(m->in[0], f, i, j, c),
+                            run_affine(m->in[1], f, i, j, c), &m->result->temps[c]);
+}
+
+/* An element that may have been computed before. */
+static void emit_numbered(struct isel *is, struct member *m, int f, int i, int j, int c) {
+    struct number_key key = {.op = m->op.ptr};
+    if (m->kind == MEMBER_ELEMENT && emit_affine(is, m, f, i, j, c))
+        return;
+    bool has_key = true;
+    if (m->kind == MEMBER_READ)
+        has_key = read_plan_key(is, m->read, f, i, j, c, key.in);
+    else
+        for (int k = 0; k < m->in_count; k++)
+            key.in[k] = run_affine(m->in[k], f, i, j, c);
+    struct ptx_operand known = has_key ? numbering_find(is->numbers, &key) : PTX_NOTHING;
+    if (known.kind != PTX_OPERAND_NONE) {
+        m->result->temps[c] = known;
+        return;
+    }
+    if (m->kind == MEMBER_READ) {
+        known = read_plan_element(is, m->read, f, i, j, c, PTX_NOTHING);
+    } else {
+        struct element e;
+        fill_element(is, m, f, i, j, c, &e);
+        known = element_emit(m->rule, &e);
+    }
+    if (has_key)
+        numbering_add(is->numbers, &key, known);
+    m->result->temps[c] = known;
+}
+
 /* One operation for the pair of elements (f, i, j, 0) and (f, i, j, 1). */
 static void emit_member(struct isel *is, struct member *m, int f, int i, int j) {
     if (m->kind == MEMBER_PACK) {
@@ -124,6 +169,10 @@ static void emit_member(struct isel *is, struct member *m, int f, int i, int j) 
         struct element e;
         if (m->kind == MEMBER_REDUCE || m->kind == MEMBER_PARTIAL) {
             emit_reduction(is, m, f, i, j, c);
+            continue;
+        }
+        if (m->numbered) {
+            emit_numbered(is, m, f, i, j, c);
             continue;
         }
         struct ptx_operand dest = {0};
@@ -168,6 +217,19 @@ static void allocate_result(struct isel *is, struct member *m) {
     storage_fill_registers(is, m->result, m->hint);
 }
 
+/* Inputs that do not change while the run is emitted: no tiles in registers. */
+static bool is_numbered(const struct member *m) {
+    bool fits = (m->kind == MEMBER_ELEMENT && m->in_count <= NUMBER_OPERANDS) ||
+                m->kind == MEMBER_READ;
+    if (!fits || m->live_out || m->result->layout != LAYOUT_TILE || m->result->packed)
+        return false;
+    for (int k = 0; k < m->in_count; k++)
+        if (m->in[k]->in_run ? !m->in[k]->numbered && m->in[k]->layout == LAYOUT_TILE
+                             : m->in[k]->layout == LAYOUT_TILE)
+            return false;
+    return true;
+}
+
 static void plan_run(struct isel *is, struct run *run) {
     for (size_t k = 0; k < run->members.count; k++)
         for (int n = 0; n < run->members.data[k].in_count; n++) {
@@ -177,6 +239,7 @@ static void plan_run(struct isel *is, struct run *run) {
     for (size_t k = 0; k < run->members.count; k++) {
         struct member *m = &run->members.data[k];
         m->live_out = m->result->uses > m->result->run_uses;
+        m->numbered = m->result->numbered = is_numbered(m);
         for (int n = 0; n < m->in_count; n++)
             m->in[n]->uses--;
         if (m->kind == MEMBER_REDUCE || m->kind == MEMBER_PARTIAL) {
@@ -214,6 +277,7 @@ static void clean_run(struct run *run) {
     for (size_t k = 0; k < run->members.count; k++) {
         struct member *m = &run->members.data[k];
         m->result->in_run = false;
+        m->result->numbered = false;
         for (int n = 0; n < m->in_count; n++) {
             m->in[n]->run_uses = 0;
             m->in[n]->run_rows = NULL;
@@ -227,6 +291,7 @@ void isel_flush(struct isel *is) {
     if (!run || run->members.count == 0)
         return;
     is->run = NULL;
+    is->numbers = numbering_create(is->arena);
     isel_location(is, run->members.data[0].op);
     if (run->shape.fragments == 0)
         run->shape.fragments = 1; /* columns only */

@@ -1,0 +1,32 @@
+/* Equal elements of a run: see isel_number.c. */
+#ifndef ATTN_BACKENDS_PTX_ISEL_NUMBER_H
+#define ATTN_BACKENDS_PTX_ISEL_NUMBER_H
+
+#include "backends/ptx/isel.h"
+
+enum { NUMBER_OPERANDS = 4 };
+
+/* What an element is: an operation (any address that stands for it, not NULL) on
+ * operands; missing ones are zero. */
+struct number_key {
+    const void *op;
+    struct ptx_operand in[NUMBER_OPERANDS];
+};
+
+struct numbering *numbering_create(struct arena *arena);
+
+/* The result of an equal element, or an operand of no kind. */
+struct ptx_operand numbering_find(struct numbering *numbers, const struct number_key *key);
+void numbering_add(struct numbering *numbers, const struct number_key *key,
+                   struct ptx_operand result);
+
+/* x + y or x - y (i32) as "register + constant"; false when x is a constant. */
+bool numbering_affine(struct isel *is, struct numbering *numbers, bool subtract,
+                      struct ptx_operand x, struct ptx_operand y,
+                      struct ptx_operand *out_result);
+
+/* "register + constant" added up, once; other operands as they are. */
+struct ptx_operand numbering_plain(struct isel *is, struct numbering *numbers,
+                                   struct ptx_operand operand);
+
+#endif
