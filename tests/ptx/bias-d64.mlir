@@ -1,4 +1,19 @@
+// RUN: attnc --emit=ptx %s -o %t.ptx && FileCheck %s --input-file=%t.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_80 %t.ptx -o %t.80 && ptxas -arch=sm_90 %t.ptx -o %t.90 %}
 // A dense bias read at [h, q, kv] and an ALiBi slope read at [h].
+// The slope is read once, by a scalar address; the bias once per element, with clamped
+// indices: rows before, columns once for each of the two neighbours.
+// CHECK: max.s32 {{.*}}, 0;
+// CHECK-NEXT: min.s32 {{.*}}, %tensor_slopes_last;
+// CHECK: ld.global.nc.f32
+// CHECK-NOT: ld.global.nc.f32
+// CHECK: max.s32 {{.*}}, 0;
+// CHECK-NEXT: min.s32 {{.*}}, %tensor_bias_last
+// CHECK: ld.global.nc.b16
+// CHECK-NEXT: cvt.f32.f16
+// CHECK-COUNT-31: ld.global.nc.b16
+// CHECK-NOT: ld.global.nc.b16
+
 #wg = #gpu.address_space<workgroup>
 module attributes {attn.target = "sm_80"} {
   func.func @bias(

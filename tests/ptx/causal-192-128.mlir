@@ -1,4 +1,14 @@
+// RUN: attnc --emit=ptx %s -o %t.ptx && FileCheck %s --input-file=%t.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_80 %t.ptx -o %t.80 && ptxas -arch=sm_90 %t.ptx -o %t.90 %}
 // Head dims of q, k and of v differ.
+// CHECK: dot: 64 x 64 x 192, q with k transposed
+// CHECK-COUNT-96: mma.sync
+// CHECK-NOT: mma.sync
+// CHECK: dot: 64 x 128 x 64, registers with v
+// CHECK-COUNT-64: mma.sync
+// CHECK-NOT: mma.sync
+// CHECK: ret;
+
 #wg = #gpu.address_space<workgroup>
 module attributes {attn.target = "sm_80"} {
   func.func @causal_192_128(

@@ -1,4 +1,9 @@
+// RUN: attnc --emit=ptx %s -o %t.ptx && FileCheck %s --input-file=%t.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_80 %t.ptx -o %t.80 && ptxas -arch=sm_90 %t.ptx -o %t.90 %}
 // D 128 causal as the passes make it: tile 128 x 64, lazy rescale, Q from shared memory.
+// CHECK: dot: 128 x 64 x 128, q with k transposed
+// CHECK: dot: 128 x 128 x 64, registers with v
+
 #loc = loc("specs/causal.attn":18:11)
 module attributes {attn.target = "sm_80"} {
   func.func @causal(%arg0: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "q"} loc("specs/causal.attn":18:11), %arg1: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "k"} loc("specs/causal.attn":18:11), %arg2: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "v"} loc("specs/causal.attn":18:11), %arg3: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "o"} loc("specs/causal.attn":18:11), %arg4: memref<?x?x?xf32, strided<[?, ?, ?]>> {attn.arg = "lse"} loc("specs/causal.attn":18:11), %arg5: i32 {attn.arg = "size:batch"} loc("specs/causal.attn":18:11), %arg6: i32 {attn.arg = "size:heads"} loc("specs/causal.attn":18:11), %arg7: i32 {attn.arg = "size:kv_heads"} loc("specs/causal.attn":18:11), %arg8: i32 {attn.arg = "size:q_len"} loc("specs/causal.attn":18:11), %arg9: i32 {attn.arg = "size:kv_len"} loc("specs/causal.attn":18:11)) attributes {attn.grid = ["q_len", "128", "ceildiv", "heads", "mul", "batch", "mul"], attn.kernel = "main", attn.order = "lpt", attn.rescale_threshold = 8.000000e+00 : f32, attn.shared_bytes = 98304 : i32, attn.stages = 2 : i32, attn.tile = array<i32: 128, 64>, attn.warps = 4 : i32} {

@@ -1,4 +1,17 @@
+// RUN: attnc --emit=ptx %s -o %t.ptx && FileCheck %s --input-file=%t.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_80 %t.ptx -o %t.80 && ptxas -arch=sm_90 %t.ptx -o %t.90 %}
 // The smallest tile: one warp, two fragments, D 16.
+// One k-step, two fragments: each product is 2 x 2 mma on one ldmatrix of B.
+// CHECK: .version 7.0
+// CHECK: dot: 32 x 16 x 16, q with k transposed
+// CHECK-COUNT-2: ldmatrix.sync.aligned.m8n8.x4.shared.b16
+// CHECK: ldmatrix.sync.aligned.m8n8.x4.shared.b16 [[B:{.*}]], [%k_addr
+// CHECK-COUNT-4: mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {{.*}}, {%zero, %zero, %zero, %zero};
+// CHECK-NOT: mma.sync
+// CHECK: dot: 32 x 16 x 16, registers with v
+// CHECK: ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16
+// CHECK-COUNT-4: mma.sync{{.*}} {%acc
+
 #wg = #gpu.address_space<workgroup>
 module attributes {attn.target = "sm_80"} {
   func.func @causal_d16(

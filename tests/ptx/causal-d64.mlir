@@ -1,3 +1,21 @@
+// RUN: attnc --emit=ptx %s -o %t.ptx && FileCheck %s --input-file=%t.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_80 %t.ptx -o %t.80 && ptxas -arch=sm_90 %t.ptx -o %t.90 %}
+// CHECK: .entry causal(
+// CHECK: .param .u64 q_ptr
+// CHECK: .maxntid 128, 1, 1
+// CHECK: ---- prologue
+// CHECK: ---- mainloop
+// CHECK: cp.async.wait_group 0;
+// CHECK: bar.sync 0;
+// CHECK: dot: 128 x 64 x 64, q with k transposed
+// Masked scores are written where the scores were.
+// CHECK: selp.f32 [[S:%s[0-9]+]], [[S]], 0fFF800000,
+// CHECK: shfl.sync.bfly.b32
+// CHECK: mul.rp.f32
+// CHECK: cvt.rn.bf16x2.f32
+// CHECK: dot: 128 x 64 x 64, registers with v
+// CHECK: ---- epilogue
+
 #wg = #gpu.address_space<workgroup>
 module attributes {attn.target = "sm_80"} {
   func.func @causal(

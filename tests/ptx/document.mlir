@@ -1,4 +1,16 @@
+// RUN: attnc --emit=ptx %s -o %t.ptx && FileCheck %s --input-file=%t.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_80 %t.ptx -o %t.80 && ptxas -arch=sm_90 %t.ptx -o %t.90 %}
 // Document mask as the passes make it: block summaries, and a list of key blocks in shared memory.
+// CHECK: .entry document$summary_doc_1(
+// CHECK: .entry document(
+// CHECK: ---- mainloop
+// CHECK: vote.sync.ballot.b32 [[BALLOT:%ballot[0-9]*]],
+// CHECK: st.shared.b32 [%block_words_addr{{.*}}], [[BALLOT]];
+// CHECK: bar.sync 0;
+// CHECK: st.shared.b32 [%block_list_addr
+// CHECK: ld.shared.b32
+// CHECK: dot: 128 x 64 x 128, q with k transposed
+
 #loc = loc("specs/document.attn":20:11)
 module attributes {attn.target = "sm_80"} {
   func.func @document$summary_doc_1(%arg0: memref<?x?xi32, strided<[?, ?]>> {attn.arg = "tensor:doc", attn.extents = [["batch"], ["kv_len"]]} loc("specs/document.attn":20:11), %arg1: memref<?xi32> {attn.arg = "workspace:0", attn.workspace_bytes = ["batch", "kv_len", "64", "ceildiv", "mul", "8", "mul"]} loc("specs/document.attn":20:11)) attributes {attn.grid = ["batch", "kv_len", "64", "ceildiv", "mul", "4", "ceildiv"], attn.kernel = "summary", attn.warps = 4 : i32} {

@@ -1,4 +1,11 @@
+// RUN: attnc --emit=ptx %s -o %t.ptx && FileCheck %s --input-file=%t.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_80 %t.ptx -o %t.80 && ptxas -arch=sm_90 %t.ptx -o %t.90 %}
 // D 256: 32 keys, so that two stages fit.
+// CHECK: dot: 64 x 32 x 256, q with k transposed
+// CHECK: dot: 64 x 256 x 32, registers with v
+// CHECK-COUNT-64: mma.sync
+// CHECK-NOT: mma.sync
+
 #wg = #gpu.address_space<workgroup>
 module attributes {attn.target = "sm_80"} {
   func.func @full_d256(

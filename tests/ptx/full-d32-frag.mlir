@@ -1,4 +1,13 @@
+// RUN: attnc --emit=ptx %s -o %t.ptx && FileCheck %s --input-file=%t.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_80 %t.ptx -o %t.80 && ptxas -arch=sm_90 %t.ptx -o %t.90 %}
 // Two warps with two fragments, Q kept in registers, 64-byte rows.
+// Q's fragments are loaded once, before the loop.
+// CHECK-COUNT-4: ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%q_frag
+// CHECK: mainloop
+// CHECK: dot: 64 x 32 x 32, registers with k transposed
+// CHECK-NOT: {%q_frag{{[0-9]+}}, %q_frag{{[0-9]+}}, %q_frag{{[0-9]+}}, %q_frag{{[0-9]+}}}, [
+// CHECK: mma.sync{{.*}}{%q_frag0, %q_frag1, %q_frag2, %q_frag3}
+
 #wg = #gpu.address_space<workgroup>
 module attributes {attn.target = "sm_80"} {
   func.func @full_d32(

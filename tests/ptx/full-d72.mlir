@@ -1,4 +1,19 @@
+// RUN: attnc --emit=ptx %s -o %t.ptx && FileCheck %s --input-file=%t.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_80 %t.ptx -o %t.80 && ptxas -arch=sm_90 %t.ptx -o %t.90 %}
 // D 72: Q and K are padded to 80 columns with zeros; V has 9 groups of 8.
+// A row of Q is 9 chunks from memory and one of zeros; 8 lanes take a row, so the
+// second pass has two lanes, of which one fills in zeros.
+// CHECK: setp.lt.s32 [[IN:%in_row0]], %copy_chunk, 2;
+// CHECK: setp.lt.s32 [[FROM:%in_row1]], %copy_chunk, 1;
+// CHECK: copy 64 rows of q to q
+// CHECK: cp.async.cg.shared.global [%copy_target
+// CHECK-NEXT: selp.b32 [[SIZE:%size[0-9]+]], %size{{[0-9]+}}, 0, [[FROM]];
+// CHECK-NEXT: @[[IN]] cp.async.cg.shared.global [%copy_target{{.*}}+128], [%q_src{{[0-9]*}}+128], 16, [[SIZE]];
+// The ninth group of V is loaded alone, and stored 4 bytes a lane.
+// CHECK: ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16
+// CHECK: st.global.v4.b32
+// CHECK: st.global.b32
+
 #wg = #gpu.address_space<workgroup>
 module attributes {attn.target = "sm_80"} {
   func.func @full_d72(

@@ -1,4 +1,12 @@
+// RUN: attnc --emit=ptx %s -o %t.ptx && FileCheck %s --input-file=%t.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_80 %t.ptx -o %t.80 && ptxas -arch=sm_90 %t.ptx -o %t.90 %}
 // tanh soft-cap on every element.
+// tanh of every score: one ex2 and one rcp, no polynomial where contraction is allowed.
+// CHECK: loop_
+// CHECK-COUNT-32: rcp.approx.f32
+// CHECK-NOT: rcp.approx
+// CHECK-NOT: tanh.approx
+
 #wg = #gpu.address_space<workgroup>
 module attributes {attn.target = "sm_80"} {
   func.func @softcap(
