@@ -1,19 +1,25 @@
-/* Where addresses point, and the shadow of global, local and parameter memory. */
+/* Where addresses point, and the shadow of global, local and parameter memory.
+ */
 #include "emulator/access.h"
 
 #include <string.h>
 
-struct access emu_access_plain(struct emu_warp *warp, const struct emu_inst *inst) {
+struct access emu_access_plain(struct emu_warp *warp,
+                               const struct emu_inst *inst) {
     bool is_sync = (inst->mods & EMU_MOD_SYNC) != 0;
-    return (struct access){.warp = warp, .inst = inst, .is_sync = is_sync,
-                           .stamp = warp->clock.at[warp->index], .agent = warp->index};
+    return (struct access){.warp = warp,
+                           .inst = inst,
+                           .is_sync = is_sync,
+                           .stamp = warp->clock.at[warp->index],
+                           .agent = warp->index};
 }
 
 enum emu_space emu_access_resolve(uint64_t address, uint64_t *out_offset) {
     static const struct {
         uint64_t window;
         enum emu_space space;
-    } windows[] = {{EMU_WINDOW_SHARED, EMU_SPACE_SHARED}, {EMU_WINDOW_LOCAL, EMU_SPACE_LOCAL},
+    } windows[] = {{EMU_WINDOW_SHARED, EMU_SPACE_SHARED},
+                   {EMU_WINDOW_LOCAL, EMU_SPACE_LOCAL},
                    {EMU_WINDOW_PARAM, EMU_SPACE_PARAM}};
     *out_offset = address;
     for (size_t i = 0; i < 3; i++) {
@@ -25,48 +31,55 @@ enum emu_space emu_access_resolve(uint64_t address, uint64_t *out_offset) {
     return EMU_SPACE_GLOBAL;
 }
 
-static bool misaligned(struct access *a, int lane, uint64_t address, unsigned align) {
+static bool misaligned(struct access *a, int lane, uint64_t address,
+                       unsigned align) {
     if ((address & (align - 1)) == 0)
         return false;
     if (check_on(a->warp->cta, EMU_REPORT_MISALIGNED))
-        emu_report_add(a->warp, a->inst, EMU_REPORT_MISALIGNED, 1u << lane, address,
-                   "the address is not a multiple of %u", align);
+        emu_report_add(a->warp, a->inst, EMU_REPORT_MISALIGNED, 1u << lane,
+                       address, "the address is not a multiple of %u", align);
     return true;
 }
 
-static void report_global_bounds(struct access *a, int lane, uint64_t address, size_t size,
-                                 bool write) {
+static void report_global_bounds(struct access *a, int lane, uint64_t address,
+                                 size_t size, bool write) {
     const struct emu_memory *memory = a->warp->cta->grid->memory;
     const struct allocation *below = emu_memory_find_below(memory, address);
     const char *verb = write ? "writes" : "reads";
     if (!below)
-        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
-                   "%s %zu bytes of global memory below every allocation", verb, size);
+        emu_report_add(
+            a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
+            "%s %zu bytes of global memory below every allocation", verb, size);
     else
-        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
-                   "%s %zu bytes at offset %llu of '%s', which has %zu bytes", verb, size,
-                   (unsigned long long)(address - below->address), below->name, below->size);
+        emu_report_add(
+            a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
+            "%s %zu bytes at offset %llu of '%s', which has %zu bytes", verb,
+            size, (unsigned long long)(address - below->address), below->name,
+            below->size);
 }
 
 static void mark_global(uint8_t *shadow, size_t size, uint8_t bits) {
     for (size_t i = 0; i < size; i++)
         if ((shadow[i] & bits) != bits)
-            __atomic_store_n(&shadow[i], (uint8_t)(shadow[i] | bits), __ATOMIC_RELAXED);
+            __atomic_store_n(&shadow[i], (uint8_t)(shadow[i] | bits),
+                             __ATOMIC_RELAXED);
 }
 
-static void check_global_initialised(struct access *a, int lane, const struct allocation *in,
-                                     size_t offset, size_t size) {
+static void check_global_initialised(struct access *a, int lane,
+                                     const struct allocation *in, size_t offset,
+                                     size_t size) {
     size_t i = 0;
     while (i < size && (in->shadow[offset + i] & SHADOW_INITIALISED))
         i++;
     if (i < size && check_on(a->warp->cta, EMU_REPORT_UNINITIALISED_MEMORY))
-        emu_report_add(a->warp, a->inst, EMU_REPORT_UNINITIALISED_MEMORY, 1u << lane,
-                   in->address + offset, "byte %zu of '%s' was never written", offset + i,
-                   in->name);
+        emu_report_add(a->warp, a->inst, EMU_REPORT_UNINITIALISED_MEMORY,
+                       1u << lane, in->address + offset,
+                       "byte %zu of '%s' was never written", offset + i,
+                       in->name);
 }
 
-uint8_t *emu_access_global_range(struct access *a, int lane, uint64_t address, size_t size,
-                             bool write) {
+uint8_t *emu_access_global_range(struct access *a, int lane, uint64_t address,
+                                 size_t size, bool write) {
     struct allocation *in = a->last;
     if (!in || address - in->address >= in->size)
         in = emu_memory_find(a->warp->cta->grid->memory, address);
@@ -83,16 +96,18 @@ uint8_t *emu_access_global_range(struct access *a, int lane, uint64_t address, s
     return in->bytes + offset;
 }
 
-/* ---- local memory and parameters --------------------------------------------- */
+/* ---- local memory and parameters
+ * --------------------------------------------- */
 
-static bool access_local(struct access *a, int lane, uint64_t address, unsigned size,
-                         void *bytes, bool write) {
+static bool access_local(struct access *a, int lane, uint64_t address,
+                         unsigned size, void *bytes, bool write) {
     struct emu_warp *warp = a->warp;
     uint32_t limit = warp->cta->grid->module->local_bytes;
     if (address > limit || size > limit - address) {
-        emu_report_add(warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
-                   "%s %u bytes of local memory, which has %u bytes", write ? "writes" : "reads",
-                   size, limit);
+        emu_report_add(warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane,
+                       address,
+                       "%s %u bytes of local memory, which has %u bytes",
+                       write ? "writes" : "reads", size, limit);
         return false;
     }
     uint8_t *at = warp->local + (size_t)lane * limit + address;
@@ -102,30 +117,35 @@ static bool access_local(struct access *a, int lane, uint64_t address, unsigned 
         memset(shadow, 1, size);
         return true;
     }
-    if (memchr(shadow, 0, size) && check_on(warp->cta, EMU_REPORT_UNINITIALISED_MEMORY))
-        emu_report_add(warp, a->inst, EMU_REPORT_UNINITIALISED_MEMORY, 1u << lane, address,
-                   "local memory that was never written");
+    if (memchr(shadow, 0, size) &&
+        check_on(warp->cta, EMU_REPORT_UNINITIALISED_MEMORY))
+        emu_report_add(warp, a->inst, EMU_REPORT_UNINITIALISED_MEMORY,
+                       1u << lane, address,
+                       "local memory that was never written");
     memcpy(bytes, at, size);
     return true;
 }
 
-static bool load_param(struct access *a, int lane, uint64_t address, unsigned size,
-                       void *out_bytes) {
+static bool load_param(struct access *a, int lane, uint64_t address,
+                       unsigned size, void *out_bytes) {
     const struct emu_grid *grid = a->warp->cta->grid;
-    if (address > grid->launch->param_bytes || size > grid->launch->param_bytes - address) {
-        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
-                   "reads %u bytes of the parameters, which have %zu bytes", size,
-                   grid->launch->param_bytes);
+    if (address > grid->launch->param_bytes ||
+        size > grid->launch->param_bytes - address) {
+        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane,
+                       address,
+                       "reads %u bytes of the parameters, which have %zu bytes",
+                       size, grid->launch->param_bytes);
         return false;
     }
     memcpy(out_bytes, grid->params + address, size);
     return true;
 }
 
-/* ---- lanes ---------------------------------------------------------------------- */
+/* ---- lanes
+ * ---------------------------------------------------------------------- */
 
-bool emu_access_load(struct access *a, enum emu_space space, int lane, uint64_t address,
-                 unsigned size, void *out_bytes) {
+bool emu_access_load(struct access *a, enum emu_space space, int lane,
+                     uint64_t address, unsigned size, void *out_bytes) {
     const uint8_t *at = NULL;
     memset(out_bytes, 0, size);
     if (space == EMU_SPACE_GENERIC)
@@ -135,20 +155,25 @@ bool emu_access_load(struct access *a, enum emu_space space, int lane, uint64_t 
     switch (space) {
     case EMU_SPACE_GENERIC:
     case EMU_SPACE_GLOBAL:
-    case EMU_SPACE_CONST: at = emu_access_global_range(a, lane, address, size, false); break;
-    case EMU_SPACE_SHARED:
-        at = emu_access_shared_range(a, lane, (uint32_t)address, size, 1, false);
+    case EMU_SPACE_CONST:
+        at = emu_access_global_range(a, lane, address, size, false);
         break;
-    case EMU_SPACE_LOCAL: return access_local(a, lane, address, size, out_bytes, false);
-    case EMU_SPACE_PARAM: return load_param(a, lane, address, size, out_bytes);
+    case EMU_SPACE_SHARED:
+        at =
+            emu_access_shared_range(a, lane, (uint32_t)address, size, 1, false);
+        break;
+    case EMU_SPACE_LOCAL:
+        return access_local(a, lane, address, size, out_bytes, false);
+    case EMU_SPACE_PARAM:
+        return load_param(a, lane, address, size, out_bytes);
     }
     if (at)
         memcpy(out_bytes, at, size);
     return at != NULL;
 }
 
-bool emu_access_store(struct access *a, enum emu_space space, int lane, uint64_t address,
-                  unsigned size, const void *bytes) {
+bool emu_access_store(struct access *a, enum emu_space space, int lane,
+                      uint64_t address, unsigned size, const void *bytes) {
     uint8_t *at = NULL;
     if (space == EMU_SPACE_GENERIC)
         space = emu_access_resolve(address, &address);
@@ -163,18 +188,19 @@ bool emu_access_store(struct access *a, enum emu_space space, int lane, uint64_t
     } else if (space == EMU_SPACE_GLOBAL) {
         at = emu_access_global_range(a, lane, address, size, true);
     } else {
-        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
-                   "writes to memory that is read only");
+        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane,
+                       address, "writes to memory that is read only");
     }
     if (at)
         memcpy(at, bytes, size);
     return at != NULL;
 }
 
-/* ---- counters --------------------------------------------------------------------- */
+/* ---- counters
+ * --------------------------------------------------------------------- */
 
-void emu_count_global(struct emu_cta *cta, const uint64_t *addresses, uint32_t lanes, unsigned size,
-                  bool write) {
+void emu_count_global(struct emu_cta *cta, const uint64_t *addresses,
+                      uint32_t lanes, unsigned size, bool write) {
     uint64_t seen[2 * EMU_LANES];
     unsigned count = 0;
     if (!cta->grid->options->count)
@@ -191,14 +217,16 @@ void emu_count_global(struct emu_cta *cta, const uint64_t *addresses, uint32_t l
         }
     }
     uint64_t bytes = (uint64_t)__builtin_popcount(lanes) * size;
-    *(write ? &cta->counters.global_write_bytes : &cta->counters.global_read_bytes) += bytes;
-    *(write ? &cta->counters.global_write_sectors : &cta->counters.global_read_sectors) += count;
+    *(write ? &cta->counters.global_write_bytes
+            : &cta->counters.global_read_bytes) += bytes;
+    *(write ? &cta->counters.global_write_sectors
+            : &cta->counters.global_read_sectors) += count;
 }
 
-/* Lanes go in groups that together move 128 bytes at most; a group takes as many
- * passes as its busiest bank has different words. */
-void emu_count_shared(struct emu_cta *cta, const uint32_t *addresses, uint32_t lanes, unsigned size,
-                  bool write) {
+/* Lanes go in groups that together move 128 bytes at most; a group takes as
+ * many passes as its busiest bank has different words. */
+void emu_count_shared(struct emu_cta *cta, const uint32_t *addresses,
+                      uint32_t lanes, unsigned size, bool write) {
     struct emu_counters *counters = &cta->counters;
     if (!cta->grid->options->count)
         return;
@@ -222,5 +250,6 @@ void emu_count_shared(struct emu_cta *cta, const uint32_t *addresses, uint32_t l
         counters->shared_conflicts += passes ? passes - 1 : 0;
     }
     uint64_t bytes = (uint64_t)__builtin_popcount(lanes) * size;
-    *(write ? &counters->shared_write_bytes : &counters->shared_read_bytes) += bytes;
+    *(write ? &counters->shared_write_bytes : &counters->shared_read_bytes) +=
+        bytes;
 }

@@ -42,7 +42,8 @@ static bool upload(struct session *s) {
         const struct emu_tensor *t = &s->call->tensors[i];
         if (!t->data)
             continue;
-        s->addresses[i] = emu_memory_allocate(s->memory, t->bytes, info->tensors[i].name);
+        s->addresses[i] =
+            emu_memory_allocate(s->memory, t->bytes, info->tensors[i].name);
         if (!s->addresses[i])
             return fail(s, "no memory for tensor '%s'", info->tensors[i].name);
         if (!is_output(i))
@@ -54,17 +55,23 @@ static bool upload(struct session *s) {
 static bool allocate_workspace(struct session *s) {
     const struct kernel_info *info = s->call->info;
     if (!size_expr_eval(&info->workspace_bytes, &s->env, &s->workspace_bytes) ||
-        !size_expr_eval(&info->workspace_zeroed, &s->env, &s->workspace_zeroed) ||
+        !size_expr_eval(&info->workspace_zeroed, &s->env,
+                        &s->workspace_zeroed) ||
         s->workspace_bytes < 0 || s->workspace_zeroed > s->workspace_bytes)
-        return fail(s, "the workspace size of '%s' cannot be computed", info->name);
-    s->workspace = emu_memory_allocate(s->memory, (size_t)s->workspace_bytes, "workspace");
+        return fail(s, "the workspace size of '%s' cannot be computed",
+                    info->name);
+    s->workspace =
+        emu_memory_allocate(s->memory, (size_t)s->workspace_bytes, "workspace");
     if (!s->workspace)
-        return fail(s, "no memory for a workspace of %lld bytes", (long long)s->workspace_bytes);
+        return fail(s, "no memory for a workspace of %lld bytes",
+                    (long long)s->workspace_bytes);
     void *zeros = arena_alloc(s->arena, (size_t)s->workspace_zeroed);
-    return emu_memory_write(s->memory, s->workspace, zeros, (size_t)s->workspace_zeroed);
+    return emu_memory_write(s->memory, s->workspace, zeros,
+                            (size_t)s->workspace_zeroed);
 }
 
-/* ---- parameters -------------------------------------------------------------- */
+/* ---- parameters
+ * -------------------------------------------------------------- */
 
 /* 5-D {panel columns, rows, panels, heads, batch}, as the runtime encodes it:
  * axes of extent 1 get the stride of a compact tensor. */
@@ -72,8 +79,10 @@ static bool encode_map(struct session *s, int index, uint8_t out[128]) {
     const struct kernel_tensor_map *map = &s->call->info->tensor_maps[index];
     const struct emu_tensor *t = &s->call->tensors[map->tensor];
     enum scalar_type type = s->call->info->tensors[map->tensor].type;
-    uint64_t element = scalar_type_size(type), compact = (uint64_t)t->extents[3] * element;
-    uint64_t extents[5] = {(uint64_t)map->panel_columns, (uint64_t)t->extents[2],
+    uint64_t element = scalar_type_size(type),
+             compact = (uint64_t)t->extents[3] * element;
+    uint64_t extents[5] = {(uint64_t)map->panel_columns,
+                           (uint64_t)t->extents[2],
                            (uint64_t)(t->extents[3] / map->panel_columns),
                            (uint64_t)t->extents[1], (uint64_t)t->extents[0]};
     static const int axis_of[5] = {3, 2, -1, 1, 0};
@@ -82,7 +91,8 @@ static bool encode_map(struct session *s, int index, uint8_t out[128]) {
         int axis = axis_of[i];
         extents[i] = extents[i] > 0 ? extents[i] : 1;
         uint64_t stride = axis >= 0 && t->extents[axis] > 1
-                              ? (uint64_t)t->strides[axis] * element : compact;
+                              ? (uint64_t)t->strides[axis] * element
+                              : compact;
         strides[i] = axis < 0 ? (uint64_t)map->panel_columns * element : stride;
         compact *= axis >= 0 ? extents[i] : 1;
     }
@@ -92,39 +102,52 @@ static bool encode_map(struct session *s, int index, uint8_t out[128]) {
     return emu_tensor_map_encode(
         out, type == SCALAR_BF16 ? EMU_TENSOR_BFLOAT16 : EMU_TENSOR_FLOAT16, 5,
         s->addresses[map->tensor], extents, strides + 1, box, ones,
-        map->swizzle_bytes == 128 ? EMU_SWIZZLE_128B
-        : map->swizzle_bytes == 64 ? EMU_SWIZZLE_64B : EMU_SWIZZLE_32B,
+        map->swizzle_bytes == 128  ? EMU_SWIZZLE_128B
+        : map->swizzle_bytes == 64 ? EMU_SWIZZLE_64B
+                                   : EMU_SWIZZLE_32B,
         false, s->error);
 }
 
-static bool pack_param(struct session *s, const struct kernel_param *param, uint8_t *out) {
+static bool pack_param(struct session *s, const struct kernel_param *param,
+                       uint8_t *out) {
     const struct emu_tensor *t = &s->call->tensors[param->index];
     uint64_t wide = 0;
     int64_t offset = 0;
     switch (param->kind) {
-    case KERNEL_PARAM_POINTER: wide = s->addresses[param->index]; break;
+    case KERNEL_PARAM_POINTER:
+        wide = s->addresses[param->index];
+        break;
     case KERNEL_PARAM_STRIDE:
         if (t->data && t->extents[param->axis] > 1)
             wide = (uint64_t)t->strides[param->axis];
         break;
-    case KERNEL_PARAM_EXTENT: wide = (uint32_t)t->extents[param->axis]; break;
-    case KERNEL_PARAM_SIZE: wide = (uint32_t)s->env.sizes[param->index]; break;
-    case KERNEL_PARAM_SCALAR: wide = s->call->scalars[param->index]; break;
+    case KERNEL_PARAM_EXTENT:
+        wide = (uint32_t)t->extents[param->axis];
+        break;
+    case KERNEL_PARAM_SIZE:
+        wide = (uint32_t)s->env.sizes[param->index];
+        break;
+    case KERNEL_PARAM_SCALAR:
+        wide = s->call->scalars[param->index];
+        break;
     case KERNEL_PARAM_WORKSPACE:
-        if (!size_expr_eval(&param->offset_expr, &s->env, &offset) || offset < 0 ||
-            offset > s->workspace_bytes)
+        if (!size_expr_eval(&param->offset_expr, &s->env, &offset) ||
+            offset < 0 || offset > s->workspace_bytes)
             return fail(s, "a workspace offset is out of range");
         wide = s->workspace + (uint64_t)offset;
         break;
-    case KERNEL_PARAM_TENSOR_MAP: return encode_map(s, param->index, out);
+    case KERNEL_PARAM_TENSOR_MAP:
+        return encode_map(s, param->index, out);
     }
     memcpy(out, &wide, kernel_param_size(param->kind));
     return true;
 }
 
-/* ---- launching ------------------------------------------------------------------ */
+/* ---- launching
+ * ------------------------------------------------------------------ */
 
-static void add_counters(struct emu_counters *into, const struct emu_counters *from) {
+static void add_counters(struct emu_counters *into,
+                         const struct emu_counters *from) {
     uint64_t *a = (uint64_t *)into;
     const uint64_t *b = (const uint64_t *)from;
     for (size_t i = 0; i < sizeof *into / sizeof *a; i++)
@@ -132,9 +155,11 @@ static void add_counters(struct emu_counters *into, const struct emu_counters *f
 }
 
 /* Reports move into the total's storage, the session's arena. */
-static void add_result(struct session *s, struct emu_result *total, struct emu_result *part) {
+static void add_result(struct session *s, struct emu_result *total,
+                       struct emu_result *part) {
     size_t count = total->report_count + part->report_count;
-    struct emu_report *reports = ARENA_NEW_ARRAY(s->arena, struct emu_report, count);
+    struct emu_report *reports =
+        ARENA_NEW_ARRAY(s->arena, struct emu_report, count);
     if (total->report_count)
         memcpy(reports, total->reports, total->report_count * sizeof *reports);
     for (size_t i = 0; i < part->report_count; i++) {
@@ -153,12 +178,14 @@ static void add_result(struct session *s, struct emu_result *total, struct emu_r
 }
 
 static bool launch_entry(struct session *s, const struct kernel_entry *entry,
-                         const struct emu_options *options, struct emu_result *total) {
+                         const struct emu_options *options,
+                         struct emu_result *total) {
     uint8_t params[MAX_PARAM_BYTES];
     size_t end = 0;
     int64_t grid = 0;
     memset(params, 0, sizeof params);
-    if (!size_expr_eval(&entry->grid_x, &s->env, &grid) || grid < 0 || grid > INT32_MAX)
+    if (!size_expr_eval(&entry->grid_x, &s->env, &grid) || grid < 0 ||
+        grid > INT32_MAX)
         return fail(s, "the grid of '%s' cannot be computed", entry->name);
     if (grid == 0)
         return true;
@@ -166,15 +193,17 @@ static bool launch_entry(struct session *s, const struct kernel_entry *entry,
         size_t align = kernel_param_align(entry->params[i].kind);
         end = (end + align - 1) / align * align;
         if (end + kernel_param_size(entry->params[i].kind) > MAX_PARAM_BYTES)
-            return fail(s, "'%s' has more than %d bytes of parameters", entry->name,
-                        MAX_PARAM_BYTES);
+            return fail(s, "'%s' has more than %d bytes of parameters",
+                        entry->name, MAX_PARAM_BYTES);
         if (!pack_param(s, &entry->params[i], params + end))
             return false;
         end += kernel_param_size(entry->params[i].kind);
     }
-    struct emu_launch launch = {.entry = entry->name, .grid = {(uint32_t)grid, 1, 1},
+    struct emu_launch launch = {.entry = entry->name,
+                                .grid = {(uint32_t)grid, 1, 1},
                                 .block = {(uint32_t)entry->threads, 1, 1},
-                                .dynamic_shared = entry->shared_bytes, .params = params,
+                                .dynamic_shared = entry->shared_bytes,
+                                .params = params,
                                 .param_bytes = end};
     struct emu_result part;
     if (!emu_launch(s->module, &launch, options, &part, s->error)) {
@@ -185,10 +214,12 @@ static bool launch_entry(struct session *s, const struct kernel_entry *entry,
     return true;
 }
 
-/* ---- outputs ---------------------------------------------------------------------- */
+/* ---- outputs
+ * ---------------------------------------------------------------------- */
 
 /* Marks the bytes of every element, counting those that no kernel wrote. */
-static size_t count_unwritten(struct session *s, size_t tensor, uint8_t *is_element) {
+static size_t count_unwritten(struct session *s, size_t tensor,
+                              uint8_t *is_element) {
     const struct kernel_tensor *declared = &s->call->info->tensors[tensor];
     const struct emu_tensor *t = &s->call->tensors[tensor];
     size_t element = scalar_type_size(declared->type), unwritten = 0;
@@ -200,11 +231,12 @@ static size_t count_unwritten(struct session *s, size_t tensor, uint8_t *is_elem
         for (int axis = 0; axis < declared->rank; axis++)
             offset += index[axis] * t->strides[axis];
         uint64_t at = (uint64_t)offset * element;
-        unwritten += emu_memory_count_uninitialised(s->memory, s->addresses[tensor] + at,
-                                                    element) != 0;
+        unwritten += emu_memory_count_uninitialised(
+                         s->memory, s->addresses[tensor] + at, element) != 0;
         if (at + element <= t->bytes)
             memset(is_element + at, 1, element);
-        for (int axis = declared->rank - 1; axis >= 0 && ++index[axis] == t->extents[axis]; axis--)
+        for (int axis = declared->rank - 1;
+             axis >= 0 && ++index[axis] == t->extents[axis]; axis--)
             index[axis] = 0;
     }
     return unwritten;
@@ -232,7 +264,8 @@ static void download(struct session *s, size_t tensor, size_t *out_unwritten,
 static size_t count_not_zero(struct session *s) {
     uint8_t *bytes = arena_alloc(s->arena, (size_t)s->workspace_zeroed);
     size_t count = 0;
-    emu_memory_read(s->memory, s->workspace, bytes, (size_t)s->workspace_zeroed);
+    emu_memory_read(s->memory, s->workspace, bytes,
+                    (size_t)s->workspace_zeroed);
     for (int64_t i = 0; i < s->workspace_zeroed; i++)
         count += bytes[i] != 0;
     return count;
@@ -241,7 +274,8 @@ static size_t count_not_zero(struct session *s) {
 static bool run(struct session *s, const struct emu_options *options,
                 struct emu_attention_result *result) {
     const struct kernel_info *info = s->call->info;
-    s->module = emu_module_create(s->memory, s->call->sources, s->call->source_count, s->error);
+    s->module = emu_module_create(s->memory, s->call->sources,
+                                  s->call->source_count, s->error);
     if (!s->module || !upload(s) || !allocate_workspace(s))
         return false;
     struct emu_options used = *options;
@@ -256,15 +290,20 @@ static bool run(struct session *s, const struct emu_options *options,
     return true;
 }
 
-bool emu_attention_run(const struct emu_attention *attention, const struct emu_options *options,
-                       struct emu_attention_result *out_result, struct emu_error *out_error) {
-    struct session s = {.call = attention, .memory = emu_memory_create(), .arena = arena_create(),
+bool emu_attention_run(const struct emu_attention *attention,
+                       const struct emu_options *options,
+                       struct emu_attention_result *out_result,
+                       struct emu_error *out_error) {
+    struct session s = {.call = attention,
+                        .memory = emu_memory_create(),
+                        .arena = arena_create(),
                         .error = out_error};
     *out_result = (struct emu_attention_result){.total.storage = s.arena};
     memcpy(s.env.sizes, attention->sizes, sizeof s.env.sizes);
     s.env.scalars = attention->scalars;
     s.env.scalar_count = attention->info->scalar_count;
-    s.env.sm_count = attention->sm_count ? attention->sm_count : DEFAULT_SM_COUNT;
+    s.env.sm_count =
+        attention->sm_count ? attention->sm_count : DEFAULT_SM_COUNT;
     out_error->text[0] = 0;
     bool ok = run(&s, options, out_result);
     emu_module_destroy(s.module);

@@ -8,14 +8,14 @@
  * how far the best one got.
  *
  *   d e   written, width of the first, second type     P   written predicate
- *   s t   read, width of the first, second type        O   written predicate p|q
- *   u l   read, 32 and 64 bits      U L   written      p   read predicate
- *   D S   written, read: any wider register, vectors   h   read, 16 bits
- *   V4 v4 written, read: vector of 4 32-bit registers  W   accumulators, written and read
- *   N     written, 32 bits and predicate d|p           K   %clock or %globaltimer
- *   A     [address]    M  [tensor map, {coordinates}]  i   integer constant
- *   B     label        T  branch targets               C   the operands of a call
- *   ?     what follows may be missing
+ *   s t   read, width of the first, second type        O   written predicate
+ * p|q u l   read, 32 and 64 bits      U L   written      p   read predicate D S
+ * written, read: any wider register, vectors   h   read, 16 bits V4 v4 written,
+ * read: vector of 4 32-bit registers  W   accumulators, written and read N
+ * written, 32 bits and predicate d|p           K   %clock or %globaltimer A
+ * [address]    M  [tensor map, {coordinates}]  i   integer constant B     label
+ * T  branch targets               C   the operands of a call ?     what follows
+ * may be missing
  */
 #include <stdio.h>
 #include <string.h>
@@ -47,36 +47,59 @@ struct binding {
 
 /* ---- suffixes ----------------------------------------------------------- */
 
-enum suffix_kind { SUFFIX_MOD, SUFFIX_ROUND, SUFFIX_ROUND_INTEGER, SUFFIX_SPACE, SUFFIX_VECTOR };
+enum suffix_kind {
+    SUFFIX_MOD,
+    SUFFIX_ROUND,
+    SUFFIX_ROUND_INTEGER,
+    SUFFIX_SPACE,
+    SUFFIX_VECTOR
+};
 
 static const struct {
     const char *text;
     enum suffix_kind kind;
     int value;
 } suffixes[] = {
-    {"ftz", SUFFIX_MOD, EMU_MOD_FTZ}, {"sat", SUFFIX_MOD, EMU_MOD_SAT},
-    {"satfinite", SUFFIX_MOD, EMU_MOD_SAT}, {"relu", SUFFIX_MOD, EMU_MOD_RELU},
-    {"NaN", SUFFIX_MOD, EMU_MOD_NAN}, {"wrap", SUFFIX_MOD, EMU_MOD_WRAP},
-    {"shiftamt", SUFFIX_MOD, EMU_MOD_SHIFTAMT}, {"cc", SUFFIX_MOD, EMU_MOD_CC},
-    {"trans", SUFFIX_MOD, EMU_MOD_TRANS}, {"aligned", SUFFIX_MOD, EMU_MOD_ALIGNED},
-    {"volatile", SUFFIX_MOD, EMU_MOD_SYNC}, {"acquire", SUFFIX_MOD, EMU_MOD_SYNC},
-    {"release", SUFFIX_MOD, EMU_MOD_SYNC}, {"relaxed", SUFFIX_MOD, EMU_MOD_SYNC},
-    {"acq_rel", SUFFIX_MOD, EMU_MOD_SYNC}, {"uni", SUFFIX_MOD, EMU_MOD_UNI},
-    {"parity", SUFFIX_MOD, EMU_MOD_PARITY}, {"read", SUFFIX_MOD, EMU_MOD_READ},
+    {"ftz", SUFFIX_MOD, EMU_MOD_FTZ},
+    {"sat", SUFFIX_MOD, EMU_MOD_SAT},
+    {"satfinite", SUFFIX_MOD, EMU_MOD_SAT},
+    {"relu", SUFFIX_MOD, EMU_MOD_RELU},
+    {"NaN", SUFFIX_MOD, EMU_MOD_NAN},
+    {"wrap", SUFFIX_MOD, EMU_MOD_WRAP},
+    {"shiftamt", SUFFIX_MOD, EMU_MOD_SHIFTAMT},
+    {"cc", SUFFIX_MOD, EMU_MOD_CC},
+    {"trans", SUFFIX_MOD, EMU_MOD_TRANS},
+    {"aligned", SUFFIX_MOD, EMU_MOD_ALIGNED},
+    {"volatile", SUFFIX_MOD, EMU_MOD_SYNC},
+    {"acquire", SUFFIX_MOD, EMU_MOD_SYNC},
+    {"release", SUFFIX_MOD, EMU_MOD_SYNC},
+    {"relaxed", SUFFIX_MOD, EMU_MOD_SYNC},
+    {"acq_rel", SUFFIX_MOD, EMU_MOD_SYNC},
+    {"uni", SUFFIX_MOD, EMU_MOD_UNI},
+    {"parity", SUFFIX_MOD, EMU_MOD_PARITY},
+    {"read", SUFFIX_MOD, EMU_MOD_READ},
     {"xorsign", SUFFIX_MOD, EMU_MOD_XORSIGN},
-    {"rn", SUFFIX_ROUND, EMU_ROUND_RN}, {"rz", SUFFIX_ROUND, EMU_ROUND_RZ},
-    {"rm", SUFFIX_ROUND, EMU_ROUND_RM}, {"rp", SUFFIX_ROUND, EMU_ROUND_RP},
+    {"rn", SUFFIX_ROUND, EMU_ROUND_RN},
+    {"rz", SUFFIX_ROUND, EMU_ROUND_RZ},
+    {"rm", SUFFIX_ROUND, EMU_ROUND_RM},
+    {"rp", SUFFIX_ROUND, EMU_ROUND_RP},
     {"rna", SUFFIX_ROUND, EMU_ROUND_RNA},
-    {"rni", SUFFIX_ROUND_INTEGER, EMU_ROUND_RN}, {"rzi", SUFFIX_ROUND_INTEGER, EMU_ROUND_RZ},
-    {"rmi", SUFFIX_ROUND_INTEGER, EMU_ROUND_RM}, {"rpi", SUFFIX_ROUND_INTEGER, EMU_ROUND_RP},
-    {"global", SUFFIX_SPACE, EMU_SPACE_GLOBAL}, {"shared", SUFFIX_SPACE, EMU_SPACE_SHARED},
+    {"rni", SUFFIX_ROUND_INTEGER, EMU_ROUND_RN},
+    {"rzi", SUFFIX_ROUND_INTEGER, EMU_ROUND_RZ},
+    {"rmi", SUFFIX_ROUND_INTEGER, EMU_ROUND_RM},
+    {"rpi", SUFFIX_ROUND_INTEGER, EMU_ROUND_RP},
+    {"global", SUFFIX_SPACE, EMU_SPACE_GLOBAL},
+    {"shared", SUFFIX_SPACE, EMU_SPACE_SHARED},
     {"shared::cta", SUFFIX_SPACE, EMU_SPACE_SHARED},
     {"shared::cluster", SUFFIX_SPACE, EMU_SPACE_SHARED},
-    {"local", SUFFIX_SPACE, EMU_SPACE_LOCAL}, {"const", SUFFIX_SPACE, EMU_SPACE_CONST},
+    {"local", SUFFIX_SPACE, EMU_SPACE_LOCAL},
+    {"const", SUFFIX_SPACE, EMU_SPACE_CONST},
     {"param", SUFFIX_SPACE, EMU_SPACE_PARAM},
     {"param::entry", SUFFIX_SPACE, EMU_SPACE_PARAM},
     {"param::func", SUFFIX_SPACE, EMU_SPACE_PARAM},
-    {"v2", SUFFIX_VECTOR, 2}, {"v4", SUFFIX_VECTOR, 4}, {"v8", SUFFIX_VECTOR, 8},
+    {"v2", SUFFIX_VECTOR, 2},
+    {"v4", SUFFIX_VECTOR, 4},
+    {"v8", SUFFIX_VECTOR, 8},
 };
 
 static const char *const op_names[EMU_OP_COUNT] = {
@@ -85,14 +108,19 @@ static const char *const op_names[EMU_OP_COUNT] = {
 #undef OP
 };
 
-static void apply_suffix(struct emu_inst *inst, const char *text, bool *io_first_space) {
+static void apply_suffix(struct emu_inst *inst, const char *text,
+                         bool *io_first_space) {
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
         if (strcmp(suffixes[i].text, text) != 0)
             continue;
         int value = suffixes[i].value;
         switch (suffixes[i].kind) {
-        case SUFFIX_MOD: inst->mods |= (uint16_t)value; break;
-        case SUFFIX_ROUND: inst->rounding = (uint8_t)value; break;
+        case SUFFIX_MOD:
+            inst->mods |= (uint16_t)value;
+            break;
+        case SUFFIX_ROUND:
+            inst->rounding = (uint8_t)value;
+            break;
         case SUFFIX_ROUND_INTEGER:
             inst->rounding = (uint8_t)value;
             inst->round_integer = true;
@@ -102,7 +130,9 @@ static void apply_suffix(struct emu_inst *inst, const char *text, bool *io_first
                 inst->space = (uint8_t)value;
             *io_first_space = false;
             break;
-        case SUFFIX_VECTOR: inst->vector = (uint8_t)value; break;
+        case SUFFIX_VECTOR:
+            inst->vector = (uint8_t)value;
+            break;
         }
     }
     for (int op = 1; op < EMU_OP_COUNT; op++)
@@ -114,7 +144,8 @@ static void apply_suffix(struct emu_inst *inst, const char *text, bool *io_first
     char dotted[72];
     snprintf(dotted, sizeof dotted, ".%s", text);
     enum emu_type type = emu_parse_type(dotted);
-    if (type != EMU_TYPE_NONE && !inst->type2) /* of mma: result and operands, once */
+    if (type != EMU_TYPE_NONE &&
+        !inst->type2) /* of mma: result and operands, once */
         *(inst->type ? &inst->type2 : &inst->type) = (uint8_t)type;
 }
 
@@ -151,7 +182,8 @@ static bool match_group(const char **pattern, const char **text, char close) {
         while (*stop != '|' && *stop != close)
             stop++;
         size_t length = (size_t)(stop - p);
-        if (strncmp(t, p, length) == 0 && ends_suffix(t[length]) && (!best || t + length > best))
+        if (strncmp(t, p, length) == 0 && ends_suffix(t[length]) &&
+            (!best || t + length > best))
             best = t + length;
         p = *stop == '|' ? stop + 1 : stop;
     }
@@ -170,8 +202,10 @@ static size_t common_suffixes(const char *pattern, const char *text) {
     return length;
 }
 
-/* Whether all of `opcode` fits the pattern; `out_length`: how much of it does. */
-static bool match_pattern(const char *pattern, const char *opcode, size_t *out_length) {
+/* Whether all of `opcode` fits the pattern; `out_length`: how much of it does.
+ */
+static bool match_pattern(const char *pattern, const char *opcode,
+                          size_t *out_length) {
     const char *text = opcode;
     bool complete = true;
     while (*pattern && complete) {
@@ -183,7 +217,8 @@ static bool match_pattern(const char *pattern, const char *opcode, size_t *out_l
             complete = match_group(&pattern, &text, ')');
         } else {
             size_t length = strcspn(pattern, "{(");
-            complete = strncmp(text, pattern, length) == 0 && ends_suffix(text[length]);
+            complete = strncmp(text, pattern, length) == 0 &&
+                       ends_suffix(text[length]);
             text += complete ? length : common_suffixes(pattern, text);
             pattern += length;
         }
@@ -199,7 +234,8 @@ static uint8_t slot_width(enum emu_type type) {
     return (uint8_t)(type == EMU_TYPE_pred ? 0 : bytes <= 4 ? 4 : bytes);
 }
 
-static struct emu_value register_value(const struct emu_module *module, int32_t reg) {
+static struct emu_value register_value(const struct emu_module *module,
+                                       int32_t reg) {
     const struct emu_register *r = &module->registers.data[reg];
     return (struct emu_value){r->offset, reg, slot_width(r->type), false};
 }
@@ -236,20 +272,22 @@ static const char *float_bits(const struct raw_operand *raw, enum emu_type type,
 }
 
 const char *emu_bind_value(struct parser *parser, const struct raw_operand *raw,
-                       enum emu_type type, struct emu_value *out_value) {
+                           enum emu_type type, struct emu_value *out_value) {
     struct emu_module *module = parser->module;
     unsigned bytes = emu_type_bytes(type);
     uint8_t width = slot_width(type);
     uint64_t bits = (uint64_t)raw->value;
     if (raw->kind == RAW_REGISTER) {
-        const struct emu_register *r = &module->registers.data[raw->symbol->index];
+        const struct emu_register *r =
+            &module->registers.data[raw->symbol->index];
         *out_value = register_value(module, raw->symbol->index);
         out_value->negated = raw->negated;
         bool is_predicate = r->type == EMU_TYPE_pred;
         if (is_predicate != (type == EMU_TYPE_pred))
             return is_predicate ? "a predicate where a value is expected"
                                 : "a value where a predicate is expected";
-        bool is_special = raw->name && raw->name[0] == '%' && r->name == raw->symbol->name &&
+        bool is_special = raw->name && raw->name[0] == '%' &&
+                          r->name == raw->symbol->name &&
                           strchr(r->name, '.') != NULL;
         if (emu_type_bytes(r->type) != bytes && !is_special)
             return "a register of another width than the instruction's type";
@@ -262,20 +300,24 @@ const char *emu_bind_value(struct parser *parser, const struct raw_operand *raw,
         if (why)
             return why;
     } else if (raw->kind == RAW_INTEGER) {
-        if (emu_type_class(type) == 'F' && type != EMU_TYPE_f16x2 && type != EMU_TYPE_bf16x2)
+        if (emu_type_class(type) == 'F' && type != EMU_TYPE_f16x2 &&
+            type != EMU_TYPE_bf16x2)
             return "an integer constant where a float is expected";
         bits &= bytes >= 8 ? ~0ull : (1ull << (bytes * 8)) - 1;
-    } else if (raw->kind == RAW_NAME && raw->symbol && raw->symbol->kind == SYMBOL_VARIABLE) {
+    } else if (raw->kind == RAW_NAME && raw->symbol &&
+               raw->symbol->kind == SYMBOL_VARIABLE) {
         if (raw->symbol->is_dynamic) {
             *out_value = (struct emu_value){
-                emu_parse_shared_constant(parser, (uint64_t)raw->value, width), -1, width, false};
+                emu_parse_shared_constant(parser, (uint64_t)raw->value, width),
+                -1, width, false};
             return NULL;
         }
         bits = symbol_address(raw->symbol) + (uint64_t)raw->value;
     } else {
         return "no register or constant";
     }
-    *out_value = (struct emu_value){emu_parse_constant(parser, bits, width), -1, width, false};
+    *out_value = (struct emu_value){emu_parse_constant(parser, bits, width), -1,
+                                    width, false};
     return NULL;
 }
 
@@ -284,9 +326,11 @@ static bool mismatch(struct binding *b, int operand, const char *why) {
     return false;
 }
 
-/* A value of exactly `type`, or any register at least as wide when `relaxed`. */
-static bool bind_one(struct parser *parser, struct binding *b, const struct raw_operand *raw,
-                     int index, enum emu_type type, bool is_dst, bool relaxed) {
+/* A value of exactly `type`, or any register at least as wide when `relaxed`.
+ */
+static bool bind_one(struct parser *parser, struct binding *b,
+                     const struct raw_operand *raw, int index,
+                     enum emu_type type, bool is_dst, bool relaxed) {
     struct emu_value value;
     int *count = is_dst ? &b->dst_count : &b->src_count;
     if (*count == MAX_VALUES)
@@ -294,7 +338,8 @@ static bool bind_one(struct parser *parser, struct binding *b, const struct raw_
     if (raw->kind == RAW_SINK && is_dst) {
         value = sink_value(parser, slot_width(type));
     } else if (relaxed && raw->kind == RAW_REGISTER) {
-        enum emu_type own = parser->module->registers.data[raw->symbol->index].type;
+        enum emu_type own =
+            parser->module->registers.data[raw->symbol->index].type;
         if (own == EMU_TYPE_pred || emu_type_bytes(own) < emu_type_bytes(type))
             return mismatch(b, index, "a register too narrow for the type");
         value = register_value(parser->module, raw->symbol->index);
@@ -309,8 +354,9 @@ static bool bind_one(struct parser *parser, struct binding *b, const struct raw_
     return true;
 }
 
-static bool bind_vector(struct parser *parser, struct binding *b, const struct raw_operand *raw,
-                        int index, enum emu_type type, bool is_dst, bool relaxed) {
+static bool bind_vector(struct parser *parser, struct binding *b,
+                        const struct raw_operand *raw, int index,
+                        enum emu_type type, bool is_dst, bool relaxed) {
     if (raw->kind != RAW_VECTOR)
         return mismatch(b, index, "no vector");
     for (int i = 0; i < raw->item_count; i++)
@@ -319,18 +365,21 @@ static bool bind_vector(struct parser *parser, struct binding *b, const struct r
     return true;
 }
 
-static bool bind_address(struct parser *parser, struct emu_inst *inst, struct binding *b,
-                         const struct raw_operand *raw, int index) {
+static bool bind_address(struct parser *parser, struct emu_inst *inst,
+                         struct binding *b, const struct raw_operand *raw,
+                         int index) {
     if (raw->kind != RAW_ADDRESS || raw->item_count != 1)
         return mismatch(b, index, "no address");
     struct raw_operand base = raw->items[0];
     enum emu_type type = EMU_TYPE_b64;
     if (base.kind == RAW_REGISTER)
         type = parser->module->registers.data[base.symbol->index].type;
-    if (base.kind == RAW_REGISTER && emu_type_bytes(type) != 4 && emu_type_bytes(type) != 8)
+    if (base.kind == RAW_REGISTER && emu_type_bytes(type) != 4 &&
+        emu_type_bytes(type) != 8)
         return mismatch(b, index, "an address that is neither 32 nor 64 bits");
-    if (base.kind == RAW_NAME && base.symbol && base.symbol->kind == SYMBOL_VARIABLE &&
-        base.symbol->is_local_param && inst->space == EMU_SPACE_PARAM)
+    if (base.kind == RAW_NAME && base.symbol &&
+        base.symbol->kind == SYMBOL_VARIABLE && base.symbol->is_local_param &&
+        inst->space == EMU_SPACE_PARAM)
         inst->space = EMU_SPACE_LOCAL;
     if (b->disp_count == 3)
         return mismatch(b, index, "one address too many");
@@ -338,19 +387,24 @@ static bool bind_address(struct parser *parser, struct emu_inst *inst, struct bi
     return bind_one(parser, b, &base, index, type, false, false);
 }
 
-/* [map, {coordinates}]: map address, then the coordinates; imm gets their count. */
-static bool bind_tensor(struct parser *parser, struct emu_inst *inst, struct binding *b,
-                        const struct raw_operand *raw, int index) {
+/* [map, {coordinates}]: map address, then the coordinates; imm gets their
+ * count. */
+static bool bind_tensor(struct parser *parser, struct emu_inst *inst,
+                        struct binding *b, const struct raw_operand *raw,
+                        int index) {
     if (raw->kind != RAW_ADDRESS || raw->item_count != 2)
         return mismatch(b, index, "no [tensor map, {coordinates}]");
     inst->disp[b->disp_count++] = raw->value;
     inst->target_count = raw->items[1].item_count;
-    return bind_one(parser, b, &raw->items[0], index, EMU_TYPE_b64, false, false) &&
-           bind_vector(parser, b, &raw->items[1], index, EMU_TYPE_b32, false, false);
+    return bind_one(parser, b, &raw->items[0], index, EMU_TYPE_b64, false,
+                    false) &&
+           bind_vector(parser, b, &raw->items[1], index, EMU_TYPE_b32, false,
+                       false);
 }
 
-static bool bind_label(struct parser *parser, struct emu_inst *inst, struct binding *b,
-                       const struct raw_operand *raw, int index) {
+static bool bind_label(struct parser *parser, struct emu_inst *inst,
+                       struct binding *b, const struct raw_operand *raw,
+                       int index) {
     if (raw->kind != RAW_NAME || raw->value != 0)
         return mismatch(b, index, "no label");
     inst->target = emu_parse_label(parser, raw->name);
@@ -358,41 +412,58 @@ static bool bind_label(struct parser *parser, struct emu_inst *inst, struct bind
     return true;
 }
 
-static bool bind_targets(struct parser *parser, struct emu_inst *inst, struct binding *b,
-                         const struct raw_operand *raw, int index) {
-    if (raw->kind != RAW_NAME || !raw->symbol || raw->symbol->kind != SYMBOL_TARGETS)
+static bool bind_targets(struct parser *parser, struct emu_inst *inst,
+                         struct binding *b, const struct raw_operand *raw,
+                         int index) {
+    if (raw->kind != RAW_NAME || !raw->symbol ||
+        raw->symbol->kind != SYMBOL_TARGETS)
         return mismatch(b, index, "no list of branch targets");
     inst->target_count = raw->symbol->target_count;
-    inst->targets = ARENA_NEW_ARRAY(parser->arena, int32_t, (size_t)inst->target_count + 1);
-    memcpy(inst->targets, raw->symbol->targets, sizeof(int32_t) * (size_t)inst->target_count);
+    inst->targets =
+        ARENA_NEW_ARRAY(parser->arena, int32_t, (size_t)inst->target_count + 1);
+    memcpy(inst->targets, raw->symbol->targets,
+           sizeof(int32_t) * (size_t)inst->target_count);
     return true;
 }
 
 /* One operand for one letter. */
-static bool bind_letter(struct parser *parser, struct emu_inst *inst, struct binding *b,
-                        const struct raw_operand *raw, int index, char letter) {
+static bool bind_letter(struct parser *parser, struct emu_inst *inst,
+                        struct binding *b, const struct raw_operand *raw,
+                        int index, char letter) {
     enum emu_type type = inst->type, type2 = inst->type2;
     if (raw->second && letter != 'O' && letter != 'N')
         return mismatch(b, index, "a pair p|q where one operand is expected");
     if (raw->negated && letter != 'p')
-        return mismatch(b, index, "negated, which only a predicate that is read can be");
+        return mismatch(b, index,
+                        "negated, which only a predicate that is read can be");
     switch (letter) {
-    case 'd': return bind_one(parser, b, raw, index, type, true, false);
-    case 'e': return bind_one(parser, b, raw, index, type2, true, false);
-    case 's': return bind_one(parser, b, raw, index, type, false, false);
-    case 't': return bind_one(parser, b, raw, index, type2, false, false);
-    case 'U': return bind_one(parser, b, raw, index, EMU_TYPE_u32, true, false);
-    case 'L': return bind_one(parser, b, raw, index, EMU_TYPE_u64, true, false);
-    case 'u': return bind_one(parser, b, raw, index, EMU_TYPE_u32, false, false);
-    case 'l': return bind_one(parser, b, raw, index, EMU_TYPE_u64, false, false);
-    case 'h': return bind_one(parser, b, raw, index, EMU_TYPE_u16, false, false);
-    case 'p': return bind_one(parser, b, raw, index, EMU_TYPE_pred, false, false);
-    case 'P': return bind_one(parser, b, raw, index, EMU_TYPE_pred, true, false);
+    case 'd':
+        return bind_one(parser, b, raw, index, type, true, false);
+    case 'e':
+        return bind_one(parser, b, raw, index, type2, true, false);
+    case 's':
+        return bind_one(parser, b, raw, index, type, false, false);
+    case 't':
+        return bind_one(parser, b, raw, index, type2, false, false);
+    case 'U':
+        return bind_one(parser, b, raw, index, EMU_TYPE_u32, true, false);
+    case 'L':
+        return bind_one(parser, b, raw, index, EMU_TYPE_u64, true, false);
+    case 'u':
+        return bind_one(parser, b, raw, index, EMU_TYPE_u32, false, false);
+    case 'l':
+        return bind_one(parser, b, raw, index, EMU_TYPE_u64, false, false);
+    case 'h':
+        return bind_one(parser, b, raw, index, EMU_TYPE_u16, false, false);
+    case 'p':
+        return bind_one(parser, b, raw, index, EMU_TYPE_pred, false, false);
+    case 'P':
+        return bind_one(parser, b, raw, index, EMU_TYPE_pred, true, false);
     case 'O': {
         struct raw_operand sink = {.kind = RAW_SINK};
         return bind_one(parser, b, raw, index, EMU_TYPE_pred, true, false) &&
-               bind_one(parser, b, raw->second ? raw->second : &sink, index, EMU_TYPE_pred,
-                        true, false);
+               bind_one(parser, b, raw->second ? raw->second : &sink, index,
+                        EMU_TYPE_pred, true, false);
     }
     case 'D':
     case 'S': {
@@ -400,7 +471,8 @@ static bool bind_letter(struct parser *parser, struct emu_inst *inst, struct bin
             type = type2;
         bool is_dst = letter == 'D';
         if ((raw->kind == RAW_VECTOR) != (inst->vector > 1))
-            return mismatch(b, index, inst->vector > 1 ? "no vector" : "a vector");
+            return mismatch(b, index,
+                            inst->vector > 1 ? "no vector" : "a vector");
         if (raw->kind == RAW_VECTOR && raw->item_count != inst->vector)
             return mismatch(b, index, "a vector of another length");
         return raw->kind == RAW_VECTOR
@@ -416,42 +488,53 @@ static bool bind_letter(struct parser *parser, struct emu_inst *inst, struct bin
         struct raw_operand first = *raw, sink = {.kind = RAW_SINK};
         first.second = NULL;
         return bind_one(parser, b, &first, index, EMU_TYPE_u32, true, false) &&
-               bind_one(parser, b, raw->second ? raw->second : &sink, index, EMU_TYPE_pred,
-                        true, false);
+               bind_one(parser, b, raw->second ? raw->second : &sink, index,
+                        EMU_TYPE_pred, true, false);
     }
     case 'K':
-        if (raw->kind != RAW_SPECIAL || (strncmp(raw->name, "%clock", 6) != 0 &&
-                                         strncmp(raw->name, "%globaltimer", 12) != 0))
+        if (raw->kind != RAW_SPECIAL ||
+            (strncmp(raw->name, "%clock", 6) != 0 &&
+             strncmp(raw->name, "%globaltimer", 12) != 0))
             return mismatch(b, index, "no special register that is supported");
         return true;
-    case 'A': return bind_address(parser, inst, b, raw, index);
-    case 'M': return bind_tensor(parser, inst, b, raw, index);
-    case 'B': return bind_label(parser, inst, b, raw, index);
-    case 'T': return bind_targets(parser, inst, b, raw, index);
+    case 'A':
+        return bind_address(parser, inst, b, raw, index);
+    case 'M':
+        return bind_tensor(parser, inst, b, raw, index);
+    case 'B':
+        return bind_label(parser, inst, b, raw, index);
+    case 'T':
+        return bind_targets(parser, inst, b, raw, index);
     case 'i':
         if (raw->kind != RAW_INTEGER || inst->imm_count == 4)
             return mismatch(b, index, "no integer constant");
         inst->imm[inst->imm_count++] = raw->value;
         return true;
-    default: return mismatch(b, index, "of a kind that the table does not know");
+    default:
+        return mismatch(b, index, "of a kind that the table does not know");
     }
 }
 
-/* A vector of exactly `count` 32-bit registers; one may stand without braces. */
-static bool bind_counted(struct parser *parser, struct binding *b, const struct raw_operand *raw,
-                         int index, char letter, int count) {
+/* A vector of exactly `count` 32-bit registers; one may stand without braces.
+ */
+static bool bind_counted(struct parser *parser, struct binding *b,
+                         const struct raw_operand *raw, int index, char letter,
+                         int count) {
     if (raw->negated || raw->second)
         return mismatch(b, index, "no vector of registers");
     if (raw->kind == RAW_REGISTER && count == 1)
-        return bind_one(parser, b, raw, index, EMU_TYPE_b32, letter == 'V', false);
+        return bind_one(parser, b, raw, index, EMU_TYPE_b32, letter == 'V',
+                        false);
     if (raw->kind != RAW_VECTOR || raw->item_count != count)
         return mismatch(b, index, "no vector of the form's length");
-    return bind_vector(parser, b, raw, index, EMU_TYPE_b32, letter == 'V', false);
+    return bind_vector(parser, b, raw, index, EMU_TYPE_b32, letter == 'V',
+                       false);
 }
 
 /* {a, b} packed into or unpacked from one register: mov.b32, .b64, .b128. */
-static bool bind_pack(struct parser *parser, struct emu_inst *inst, struct binding *b,
-                      const struct raw_operand *operands, int count) {
+static bool bind_pack(struct parser *parser, struct emu_inst *inst,
+                      struct binding *b, const struct raw_operand *operands,
+                      int count) {
     bool unpack = inst->exec == exec_mov_unpack;
     const struct raw_operand *vector = &operands[unpack ? 0 : 1];
     if (count != 2 || vector->kind != RAW_VECTOR ||
@@ -460,20 +543,26 @@ static bool bind_pack(struct parser *parser, struct emu_inst *inst, struct bindi
     unsigned bytes = emu_type_bytes(inst->type) / (unsigned)vector->item_count;
     if (bytes < 1)
         return mismatch(b, unpack ? 0 : 1, "a vector of too many elements");
-    static const enum emu_type types[9] = {[1] = EMU_TYPE_b8, [2] = EMU_TYPE_b16,
-                                           [4] = EMU_TYPE_b32, [8] = EMU_TYPE_b64};
+    static const enum emu_type types[9] = {[1] = EMU_TYPE_b8,
+                                           [2] = EMU_TYPE_b16,
+                                           [4] = EMU_TYPE_b32,
+                                           [8] = EMU_TYPE_b64};
     inst->vector = (uint8_t)vector->item_count;
     inst->imm[0] = bytes;
-    return bind_vector(parser, b, vector, unpack ? 0 : 1, types[bytes], unpack, false) &&
-           bind_one(parser, b, &operands[unpack], unpack, inst->type, !unpack, false);
+    return bind_vector(parser, b, vector, unpack ? 0 : 1, types[bytes], unpack,
+                       false) &&
+           bind_one(parser, b, &operands[unpack], unpack, inst->type, !unpack,
+                    false);
 }
 
-static bool bind_operands(struct parser *parser, const struct form *form, struct emu_inst *inst,
-                          struct binding *b, const struct raw_operand *operands, int count) {
+static bool bind_operands(struct parser *parser, const struct form *form,
+                          struct emu_inst *inst, struct binding *b,
+                          const struct raw_operand *operands, int count) {
     b->dst_count = b->src_count = b->disp_count = 0;
     inst->imm_count = 0;
     if (form->operands[0] == 'C')
-        return emu_bind_call(parser, inst, operands, count, b->why, sizeof b->why);
+        return emu_bind_call(parser, inst, operands, count, b->why,
+                             sizeof b->why);
     if (inst->exec == exec_mov_pack || inst->exec == exec_mov_unpack)
         return bind_pack(parser, inst, b, operands, count);
     bool optional = false;
@@ -484,12 +573,14 @@ static bool bind_operands(struct parser *parser, const struct form *form, struct
             optional = true;
         } else if (index == count) {
             if (!optional) {
-                snprintf(b->why, sizeof b->why, "%d operands are too few", count);
+                snprintf(b->why, sizeof b->why, "%d operands are too few",
+                         count);
                 return false;
             }
             break;
         } else if (counted) {
-            if (!bind_counted(parser, b, &operands[index], index, *p, p[1] - '0'))
+            if (!bind_counted(parser, b, &operands[index], index, *p,
+                              p[1] - '0'))
                 return false;
             index++;
             p++;
@@ -504,7 +595,8 @@ static bool bind_operands(struct parser *parser, const struct form *form, struct
     return index == count;
 }
 
-static void store_values(struct parser *parser, struct emu_inst *inst, const struct binding *b) {
+static void store_values(struct parser *parser, struct emu_inst *inst,
+                         const struct binding *b) {
     size_t total = (size_t)(b->dst_count + b->src_count);
     inst->dst = ARENA_NEW_ARRAY(parser->arena, struct emu_value, total + 1);
     inst->src = inst->dst + b->dst_count;
@@ -514,16 +606,18 @@ static void store_values(struct parser *parser, struct emu_inst *inst, const str
     inst->src_count = (uint16_t)b->src_count;
 }
 
-_Noreturn static void fail_without_form(struct parser *parser, const char *opcode,
-                                        size_t best) {
+_Noreturn static void fail_without_form(struct parser *parser,
+                                        const char *opcode, size_t best) {
     size_t mnemonic = strcspn(opcode, ".");
     if (best < mnemonic)
         emu_parse_fail(parser, "unsupported instruction '%s'", opcode);
-    emu_parse_fail(parser, "unsupported form of '%.*s': '%s' is understood up to '%.*s'",
-               (int)mnemonic, opcode, opcode, (int)best, opcode);
+    emu_parse_fail(
+        parser, "unsupported form of '%.*s': '%s' is understood up to '%.*s'",
+        (int)mnemonic, opcode, opcode, (int)best, opcode);
 }
 
-/* ---- the table ------------------------------------------------------------- */
+/* ---- the table -------------------------------------------------------------
+ */
 
 enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
@@ -532,23 +626,26 @@ enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 static int find_form(const char *opcode, int start, size_t *io_best) {
     for (int i = start; i < FORM_COUNT; i++) {
         size_t length = 0;
-        if (forms[i].pattern[0] == opcode[0] && match_pattern(forms[i].pattern, opcode, &length))
+        if (forms[i].pattern[0] == opcode[0] &&
+            match_pattern(forms[i].pattern, opcode, &length))
             return i;
         *io_best = length > *io_best ? length : *io_best;
     }
     return FORM_COUNT;
 }
 
-/* What the text of an opcode says, kept for the next instruction that has it. */
-static struct opcode_entry *find_opcode(struct parser *parser, const char *opcode,
-                                        size_t *io_best) {
+/* What the text of an opcode says, kept for the next instruction that has it.
+ */
+static struct opcode_entry *find_opcode(struct parser *parser,
+                                        const char *opcode, size_t *io_best) {
     uint32_t hash = 2166136261u;
     for (const char *p = opcode; *p; p++)
         hash = (hash ^ (unsigned char)*p) * 16777619u;
     struct opcode_entry *entry = &parser->opcodes[hash % PARSE_OPCODES];
     if (entry->opcode && strcmp(entry->opcode, opcode) == 0)
         return entry;
-    *entry = (struct opcode_entry){.opcode = opcode, .form = find_form(opcode, 0, io_best)};
+    *entry = (struct opcode_entry){.opcode = opcode,
+                                   .form = find_form(opcode, 0, io_best)};
     apply_suffixes(&entry->inst, opcode);
     if (strncmp(opcode, "bar.", 4) == 0)
         entry->inst.mods |= EMU_MOD_ALIGNED;
@@ -568,18 +665,21 @@ static void copy_suffixes(struct emu_inst *to, const struct emu_inst *from) {
     to->shape_n = from->shape_n;
 }
 
-void emu_bind_instruction(struct parser *parser, struct emu_inst *inst, const char *opcode,
+void emu_bind_instruction(struct parser *parser, struct emu_inst *inst,
+                          const char *opcode,
                           const struct raw_operand *operands, int count) {
     struct binding binding;
     size_t best = 0;
     binding.why[0] = 0;
     const struct opcode_entry *entry = find_opcode(parser, opcode, &best);
-    for (int i = entry->form; i < FORM_COUNT; i = find_form(opcode, i + 1, &best)) {
+    for (int i = entry->form; i < FORM_COUNT;
+         i = find_form(opcode, i + 1, &best)) {
         struct emu_inst candidate = *inst;
         candidate.exec = forms[i].exec;
         candidate.unit = (uint8_t)forms[i].unit;
         copy_suffixes(&candidate, &entry->inst);
-        if (!bind_operands(parser, &forms[i], &candidate, &binding, operands, count))
+        if (!bind_operands(parser, &forms[i], &candidate, &binding, operands,
+                           count))
             continue;
         store_values(parser, &candidate, &binding);
         *inst = candidate;

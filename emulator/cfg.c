@@ -16,7 +16,7 @@ struct block {
     int32_t *succ;
     int32_t succ_count;
     VEC(int32_t) pred;
-    int32_t order;  /* postorder number on the reversed graph, -1: not reached */
+    int32_t order; /* postorder number on the reversed graph, -1: not reached */
     int32_t parent; /* immediate post-dominator */
 };
 
@@ -30,8 +30,8 @@ struct graph {
 };
 
 static bool ends_lanes(const struct emu_inst *inst) {
-    return inst->exec == exec_exit || inst->exec == exec_ret || inst->exec == exec_trap ||
-           inst->exec == exec_end;
+    return inst->exec == exec_exit || inst->exec == exec_ret ||
+           inst->exec == exec_trap || inst->exec == exec_end;
 }
 
 static bool is_branch(const struct emu_inst *inst) {
@@ -42,10 +42,12 @@ static struct emu_inst *inst_at(const struct graph *g, int32_t pc) {
     return &g->module->insts.data[pc];
 }
 
-static void mark_targets(const struct graph *g, const struct emu_inst *inst, bool *leader) {
+static void mark_targets(const struct graph *g, const struct emu_inst *inst,
+                         bool *leader) {
     if (inst->exec == exec_bra)
         leader[inst->target - g->function->first] = true;
-    for (int32_t i = 0; inst->exec == exec_brx_idx && i < inst->target_count; i++)
+    for (int32_t i = 0; inst->exec == exec_brx_idx && i < inst->target_count;
+         i++)
         leader[inst->targets[i] - g->function->first] = true;
 }
 
@@ -81,14 +83,17 @@ static void find_edges(struct graph *g) {
     int32_t base = g->function->first, exit = g->count - 1;
     for (int32_t b = 0; b < g->count; b++) {
         const struct emu_inst *last = inst_at(g, g->blocks[b].end - 1);
-        g->blocks[b].succ = ARENA_NEW_ARRAY(g->arena, int32_t, (size_t)last->target_count + 3);
+        g->blocks[b].succ =
+            ARENA_NEW_ARRAY(g->arena, int32_t, (size_t)last->target_count + 3);
         if (last->exec == exec_bra)
             add_edge(g, b, g->block_of[last->target - base]);
-        for (int32_t i = 0; last->exec == exec_brx_idx && i < last->target_count; i++)
+        for (int32_t i = 0;
+             last->exec == exec_brx_idx && i < last->target_count; i++)
             add_edge(g, b, g->block_of[last->targets[i] - base]);
         if (ends_lanes(last) && b != exit)
             add_edge(g, b, exit);
-        bool falls = !(is_branch(last) || ends_lanes(last)) || last->guard.reg >= 0;
+        bool falls =
+            !(is_branch(last) || ends_lanes(last)) || last->guard.reg >= 0;
         if (falls && b != exit)
             add_edge(g, b, b + 1);
     }
@@ -167,7 +172,8 @@ static void set_reconvergence(struct graph *g) {
 }
 
 void emu_cfg_analyse(struct emu_module *module, struct emu_function *function) {
-    struct graph g = {.module = module, .function = function, .arena = arena_create()};
+    struct graph g = {
+        .module = module, .function = function, .arena = arena_create()};
     find_blocks(&g);
     find_edges(&g);
     find_post_dominators(&g);

@@ -1,9 +1,9 @@
 /* Variables and parameters of PTX text: where they live and what is in them.
  *
  * .global and .const become allocations of the device, .shared gets offsets in
- * the CTA's window, .local and the .param of functions get offsets in a thread's
- * local memory (functions do not recurse, so each has its own place), .param of
- * entries are offsets in the parameter buffer.
+ * the CTA's window, .local and the .param of functions get offsets in a
+ * thread's local memory (functions do not recurse, so each has its own place),
+ * .param of entries are offsets in the parameter buffer.
  */
 #include <string.h>
 
@@ -28,14 +28,15 @@ static struct declarator parse_declarator(struct parser *parser) {
         if (strcmp(word, ".align") == 0) {
             d.align = (uint32_t)emu_parse_integer(parser, 1, 4096);
             if (d.align & (d.align - 1))
-                emu_parse_fail(parser, "alignment %u is no power of two", d.align);
+                emu_parse_fail(parser, "alignment %u is no power of two",
+                               d.align);
         } else if (strcmp(word, ".v2") == 0 || strcmp(word, ".v4") == 0) {
             d.vector = (uint32_t)(word[2] - '0');
         } else if (emu_parse_type(word) != EMU_TYPE_NONE) {
             d.type = emu_parse_type(word);
         } else if (strcmp(word, ".ptr") != 0 && strcmp(word, ".global") != 0 &&
-                   strcmp(word, ".shared") != 0 && strcmp(word, ".const") != 0 &&
-                   strcmp(word, ".local") != 0) {
+                   strcmp(word, ".shared") != 0 &&
+                   strcmp(word, ".const") != 0 && strcmp(word, ".local") != 0) {
             emu_parse_fail(parser, "unsupported '%s' in a declaration", word);
         }
     }
@@ -48,10 +49,12 @@ static struct declarator parse_declarator(struct parser *parser) {
             d.elements = 0;
             continue;
         }
-        d.elements *= (uint64_t)emu_parse_integer(parser, 0, MAX_VARIABLE_BYTES);
+        d.elements *=
+            (uint64_t)emu_parse_integer(parser, 0, MAX_VARIABLE_BYTES);
         emu_parse_expect(parser, ']');
         if (d.elements > MAX_VARIABLE_BYTES)
-            emu_parse_fail(parser, "'%s' is larger than %d bytes", d.name, MAX_VARIABLE_BYTES);
+            emu_parse_fail(parser, "'%s' is larger than %d bytes", d.name,
+                           MAX_VARIABLE_BYTES);
     }
     return d;
 }
@@ -65,10 +68,12 @@ static uint32_t round_up(uint32_t value, uint32_t align) {
     return (value + align - 1) / align * align;
 }
 
-static uint32_t variable_size(struct parser *parser, const struct declarator *d) {
+static uint32_t variable_size(struct parser *parser,
+                              const struct declarator *d) {
     uint64_t size = d->elements * element_bytes(d);
     if (size > MAX_VARIABLE_BYTES)
-        emu_parse_fail(parser, "'%s' is larger than %d bytes", d->name, MAX_VARIABLE_BYTES);
+        emu_parse_fail(parser, "'%s' is larger than %d bytes", d->name,
+                       MAX_VARIABLE_BYTES);
     return (uint32_t)size;
 }
 
@@ -77,7 +82,8 @@ static uint32_t variable_align(const struct declarator *d) {
 }
 
 /* One initial value as bytes at `at`. */
-static void parse_initial_value(struct parser *parser, const struct declarator *d, uint8_t *at) {
+static void parse_initial_value(struct parser *parser,
+                                const struct declarator *d, uint8_t *at) {
     uint32_t bytes = emu_type_bytes(d->type);
     bool negative = emu_parse_accept(parser, '-');
     uint64_t value = parser->token.value;
@@ -90,8 +96,11 @@ static void parse_initial_value(struct parser *parser, const struct declarator *
         value = bits;
     } else if (parser->token.kind == TOKEN_INTEGER) {
         value = negative ? 0 - value : value;
-    } else if (parser->token.kind != TOKEN_FLOAT32 && parser->token.kind != TOKEN_FLOAT64) {
-        emu_parse_fail(parser, "only numbers are supported as initial values of '%s'", d->name);
+    } else if (parser->token.kind != TOKEN_FLOAT32 &&
+               parser->token.kind != TOKEN_FLOAT64) {
+        emu_parse_fail(parser,
+                       "only numbers are supported as initial values of '%s'",
+                       d->name);
     } else if (negative) {
         value ^= 1ull << (bytes * 8 - 1);
     }
@@ -99,8 +108,8 @@ static void parse_initial_value(struct parser *parser, const struct declarator *
     memcpy(at, &value, bytes < 8 ? bytes : 8);
 }
 
-static void parse_initialiser(struct parser *parser, const struct declarator *d, uint8_t *bytes,
-                              uint32_t size) {
+static void parse_initialiser(struct parser *parser, const struct declarator *d,
+                              uint8_t *bytes, uint32_t size) {
     uint32_t step = emu_type_bytes(d->type), at = 0, depth = 0;
     do {
         while (emu_parse_accept(parser, '{'))
@@ -113,17 +122,21 @@ static void parse_initialiser(struct parser *parser, const struct declarator *d,
             depth--;
     } while (depth > 0 && emu_parse_accept(parser, ','));
     if (depth > 0)
-        emu_parse_fail(parser, "expected '}' behind the initial values of '%s'", d->name);
+        emu_parse_fail(parser, "expected '}' behind the initial values of '%s'",
+                       d->name);
 }
 
 static void place_global(struct parser *parser, const struct declarator *d,
                          struct symbol *symbol, uint32_t size, bool is_extern) {
     if (is_extern)
-        emu_parse_fail(parser, "extern variable '%s' is not supported", d->name);
+        emu_parse_fail(parser, "extern variable '%s' is not supported",
+                       d->name);
     parser->global_bytes += size;
     if (parser->global_bytes > MAX_VARIABLE_BYTES)
-        emu_parse_fail(parser, "more than %d bytes of module variables", MAX_VARIABLE_BYTES);
-    symbol->address = emu_memory_allocate(parser->module->memory, size, d->name);
+        emu_parse_fail(parser, "more than %d bytes of module variables",
+                       MAX_VARIABLE_BYTES);
+    symbol->address =
+        emu_memory_allocate(parser->module->memory, size, d->name);
     if (!symbol->address)
         emu_parse_fail(parser, "no memory for '%s'", d->name);
     uint8_t *bytes = arena_alloc(parser->arena, size);
@@ -133,7 +146,8 @@ static void place_global(struct parser *parser, const struct declarator *d,
     /* Module-scope variables without a value are zero. */
     emu_memory_write(parser->module->memory, symbol->address, bytes, size);
     struct global_name *global = ARENA_NEW(parser->arena, struct global_name);
-    *global = (struct global_name){d->name, symbol->address, parser->module->globals};
+    *global =
+        (struct global_name){d->name, symbol->address, parser->module->globals};
     parser->module->globals = global;
 }
 
@@ -145,7 +159,8 @@ static void place_variable(struct parser *parser, const struct declarator *d,
     symbol->align = align;
     if (symbol->space == EMU_SPACE_GLOBAL || symbol->space == EMU_SPACE_CONST) {
         place_global(parser, d, symbol, size, is_extern);
-    } else if (symbol->space == EMU_SPACE_SHARED && d->is_array && d->elements == 0) {
+    } else if (symbol->space == EMU_SPACE_SHARED && d->is_array &&
+               d->elements == 0) {
         symbol->is_dynamic = true;
         if (align > parser->dynamic_align)
             parser->dynamic_align = align;
@@ -155,21 +170,28 @@ static void place_variable(struct parser *parser, const struct declarator *d,
         parser->static_shared += size;
     } else {
         symbol->is_local_param = symbol->space == EMU_SPACE_PARAM;
-        module->local_bytes = round_up(module->local_bytes, align > 16 ? align : 16);
+        module->local_bytes =
+            round_up(module->local_bytes, align > 16 ? align : 16);
         symbol->address = module->local_bytes;
         module->local_bytes += size;
     }
-    if (parser->static_shared > MAX_VARIABLE_BYTES || module->local_bytes > 1 << 20)
-        emu_parse_fail(parser, "'%s' does not fit: %u bytes of static shared memory, %u bytes of "
-                   "local memory in all", d->name, parser->static_shared, module->local_bytes);
+    if (parser->static_shared > MAX_VARIABLE_BYTES ||
+        module->local_bytes > 1 << 20)
+        emu_parse_fail(
+            parser,
+            "'%s' does not fit: %u bytes of static shared memory, %u bytes of "
+            "local memory in all",
+            d->name, parser->static_shared, module->local_bytes);
 }
 
 bool emu_parse_variable(struct parser *parser, bool is_extern) {
     static const struct {
         const char *word;
         enum emu_space space;
-    } spaces[] = {{".global", EMU_SPACE_GLOBAL}, {".const", EMU_SPACE_CONST},
-                  {".shared", EMU_SPACE_SHARED}, {".local", EMU_SPACE_LOCAL},
+    } spaces[] = {{".global", EMU_SPACE_GLOBAL},
+                  {".const", EMU_SPACE_CONST},
+                  {".shared", EMU_SPACE_SHARED},
+                  {".local", EMU_SPACE_LOCAL},
                   {".param", EMU_SPACE_PARAM}};
     size_t i = 0;
     while (i < 5 && !emu_parse_is_word(parser, spaces[i].word))
@@ -185,7 +207,8 @@ bool emu_parse_variable(struct parser *parser, bool is_extern) {
     return true;
 }
 
-static void parse_param(struct parser *parser, struct emu_param *param, uint32_t *offset) {
+static void parse_param(struct parser *parser, struct emu_param *param,
+                        uint32_t *offset) {
     if (emu_parse_accept_word(parser, ".reg")) {
         const char *type_name = emu_parse_name(parser);
         enum emu_type type = emu_parse_type(type_name);
@@ -194,9 +217,11 @@ static void parse_param(struct parser *parser, struct emu_param *param, uint32_t
         param->name = emu_parse_name(parser);
         int32_t reg = emu_parse_add_register(parser, param->name, type);
         emu_parse_declare(parser, param->name, SYMBOL_REGISTER)->index = reg;
-        emu_bind_value(parser, &(struct raw_operand){.kind = RAW_REGISTER,
-                                                 .symbol = emu_parse_lookup(parser, param->name)},
-                   type, &param->reg);
+        emu_bind_value(parser,
+                       &(struct raw_operand){
+                           .kind = RAW_REGISTER,
+                           .symbol = emu_parse_lookup(parser, param->name)},
+                       type, &param->reg);
         return;
     }
     if (!emu_parse_accept_word(parser, ".param"))

@@ -14,7 +14,8 @@ EXEC(bra) {
     }
     if (inst->mods & EMU_MOD_UNI && check_on(warp->cta, EMU_REPORT_CONVERGENCE))
         emu_report_add(warp, inst, EMU_REPORT_CONVERGENCE, active, 0,
-                   "bra.uni diverges: lanes 0x%08x of 0x%08x take it", active, lanes);
+                       "bra.uni diverges: lanes 0x%08x of 0x%08x take it",
+                       active, lanes);
     emu_warp_diverge(warp, active, inst->target, inst->reconverge);
     return EMU_STEP_JUMP;
 }
@@ -27,8 +28,9 @@ EXEC(brx_idx) {
     for (int l = 0; l < EMU_LANES; l++)
         same |= (uint32_t)((active >> l & 1) && index->u[l] == first) << l;
     if (first >= (uint32_t)inst->target_count) {
-        emu_report_add(warp, inst, EMU_REPORT_INVALID, same, 0, "index %u, the list has %d targets",
-                   first, inst->target_count);
+        emu_report_add(warp, inst, EMU_REPORT_INVALID, same, 0,
+                       "index %u, the list has %d targets", first,
+                       inst->target_count);
         warp->cta->failed = true;
         return EMU_STEP_BLOCK;
     }
@@ -66,8 +68,8 @@ EXEC(trap) {
     return EMU_STEP_BLOCK;
 }
 
-/* Fences between threads change nothing here: memory is sequentially consistent;
- * barriers and atomics order accesses for the race check. */
+/* Fences between threads change nothing here: memory is sequentially
+ * consistent; barriers and atomics order accesses for the race check. */
 EXEC(nop) {
     (void)warp;
     (void)inst;
@@ -75,7 +77,8 @@ EXEC(nop) {
     return EMU_STEP_NEXT;
 }
 
-/* ---- calls --------------------------------------------------------------------- */
+/* ---- calls
+ * --------------------------------------------------------------------- */
 
 static void copy_argument(struct emu_warp *warp, const struct emu_call_arg *to,
                           const struct emu_call_arg *from, uint32_t active) {
@@ -104,7 +107,8 @@ static void copy_argument(struct emu_warp *warp, const struct emu_call_arg *to,
         warp->init[to->value.reg] |= active;
 }
 
-/* Runs twice: in front of the callee, then (woken) behind it for the results. */
+/* Runs twice: in front of the callee, then (woken) behind it for the results.
+ */
 EXEC(call) {
     struct split *s = warp_split(warp);
     const struct emu_function *callee =
@@ -124,7 +128,8 @@ EXEC(call) {
     return EMU_STEP_JUMP;
 }
 
-/* ---- named barriers ---------------------------------------------------------------- */
+/* ---- named barriers
+ * ---------------------------------------------------------------- */
 
 static void barrier_complete(struct emu_cta *cta, uint32_t id) {
     struct named_barrier *b = &cta->barriers[id];
@@ -137,8 +142,9 @@ static void barrier_complete(struct emu_cta *cta, uint32_t id) {
             s->wait = WAIT_NONE;
             s->woken = true;
             const struct emu_inst *inst = &cta->grid->module->insts.data[s->pc];
-            s->wait_parity = inst->op == EMU_OP_popc ? b->reduce_popc
-                             : inst->op == EMU_OP_and ? b->reduce_and : b->reduce_or;
+            s->wait_parity = inst->op == EMU_OP_popc  ? b->reduce_popc
+                             : inst->op == EMU_OP_and ? b->reduce_and
+                                                      : b->reduce_or;
             clock_acquire(warp, &b->clock, &b->fenced);
             warp->time = warp->time > b->time ? warp->time : b->time;
         }
@@ -150,14 +156,16 @@ static void barrier_complete(struct emu_cta *cta, uint32_t id) {
 void emu_barrier_warp_exits(struct emu_cta *cta) {
     for (uint32_t id = 0; id < EMU_NAMED_BARRIERS; id++) {
         struct named_barrier *b = &cta->barriers[id];
-        if (b->whole && b->arrived && b->arrived >= 32u * (uint32_t)cta->alive_warps)
+        if (b->whole && b->arrived &&
+            b->arrived >= 32u * (uint32_t)cta->alive_warps)
             barrier_complete(cta, id);
     }
 }
 
-/* The barrier of operand 0 and the count of operand `count_operand`; false: report made. */
-static bool barrier_open(struct emu_warp *warp, const struct emu_inst *inst, uint32_t active,
-                         int count_operand, uint32_t *out_id) {
+/* The barrier of operand 0 and the count of operand `count_operand`; false:
+ * report made. */
+static bool barrier_open(struct emu_warp *warp, const struct emu_inst *inst,
+                         uint32_t active, int count_operand, uint32_t *out_id) {
     int lane = __builtin_ctz(active);
     struct emu_cta *cta = warp->cta;
     uint32_t id = src32(warp, inst, 0)->u[lane];
@@ -166,16 +174,19 @@ static bool barrier_open(struct emu_warp *warp, const struct emu_inst *inst, uin
                            : src32(warp, inst, count_operand)->u[lane];
     if (id >= EMU_NAMED_BARRIERS || count == 0 || count % 32) {
         emu_report_add(warp, inst, EMU_REPORT_BARRIER, active, 0,
-                   "barrier %u with %u threads; barriers are 0 to 15, counts multiples of 32",
-                   id, count);
+                       "barrier %u with %u threads; barriers are 0 to 15, "
+                       "counts multiples of 32",
+                       id, count);
         cta->failed = true;
         return false;
     }
     struct named_barrier *b = &cta->barriers[id];
-    if (b->expected && (b->whole != whole || (!whole && b->expected != count)) &&
+    if (b->expected &&
+        (b->whole != whole || (!whole && b->expected != count)) &&
         check_on(cta, EMU_REPORT_BARRIER))
         emu_report_add(warp, inst, EMU_REPORT_BARRIER, active, 0,
-                   "barrier %u expects %u threads, others came for %u", id, count, b->expected);
+                       "barrier %u expects %u threads, others came for %u", id,
+                       count, b->expected);
     b->expected = count;
     b->whole = whole;
     *out_id = id;
@@ -183,28 +194,34 @@ static bool barrier_open(struct emu_warp *warp, const struct emu_inst *inst, uin
 }
 
 /* Adds the warp; true when that completes the phase. */
-static bool barrier_arrive(struct emu_warp *warp, const struct emu_inst *inst, uint32_t active,
-                           uint32_t id) {
+static bool barrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
+                           uint32_t active, uint32_t id) {
     struct emu_cta *cta = warp->cta;
     struct named_barrier *b = &cta->barriers[id];
     bool converged = active == warp->alive;
-    if (!converged && inst->mods & EMU_MOD_ALIGNED && check_on(cta, EMU_REPORT_CONVERGENCE))
+    if (!converged && inst->mods & EMU_MOD_ALIGNED &&
+        check_on(cta, EMU_REPORT_CONVERGENCE))
         emu_report_add(warp, inst, EMU_REPORT_CONVERGENCE, active, 0,
-                   "only lanes 0x%08x of 0x%08x are here", active, warp->alive);
+                       "only lanes 0x%08x of 0x%08x are here", active,
+                       warp->alive);
     b->arrived += converged || inst->mods & EMU_MOD_ALIGNED
-                      ? 32 : (uint32_t)__builtin_popcount(active);
+                      ? 32
+                      : (uint32_t)__builtin_popcount(active);
     clock_release(warp, &b->clock, &b->fenced);
     b->time = b->time > warp->time ? b->time : warp->time;
     cta->counters.barriers++;
-    uint32_t expected = b->whole ? 32u * (uint32_t)cta->alive_warps : b->expected;
+    uint32_t expected =
+        b->whole ? 32u * (uint32_t)cta->alive_warps : b->expected;
     if (b->arrived > expected && check_on(cta, EMU_REPORT_BARRIER))
         emu_report_add(warp, inst, EMU_REPORT_BARRIER, active, 0,
-                   "%u threads arrive at barrier %u, which expects %u", b->arrived, id, expected);
+                       "%u threads arrive at barrier %u, which expects %u",
+                       b->arrived, id, expected);
     return b->arrived >= expected;
 }
 
-static enum emu_step barrier_wait(struct emu_warp *warp, const struct emu_inst *inst,
-                                  uint32_t active, int count_operand) {
+static enum emu_step barrier_wait(struct emu_warp *warp,
+                                  const struct emu_inst *inst, uint32_t active,
+                                  int count_operand) {
     uint32_t id;
     if (!barrier_open(warp, inst, active, count_operand, &id))
         return EMU_STEP_BLOCK;
@@ -239,7 +256,8 @@ EXEC(bar_red) {
     struct split *s = warp_split(warp);
     if (!s->woken) {
         uint32_t mask = src_predicate(warp, inst, inst->src_count - 1) & active;
-        uint32_t id = src32(warp, inst, 0)->u[__builtin_ctz(active)] % EMU_NAMED_BARRIERS;
+        uint32_t id =
+            src32(warp, inst, 0)->u[__builtin_ctz(active)] % EMU_NAMED_BARRIERS;
         struct named_barrier *b = &warp->cta->barriers[id];
         bool first = b->arrived == 0;
         b->reduce_and = (first || b->reduce_and) && mask == active;
@@ -261,9 +279,12 @@ EXEC(bar_red) {
 /* setmaxnreg: the budget of the warp's role from here on. */
 EXEC(setmaxnreg) {
     int64_t count = inst->imm[0];
-    if ((count < 24 || count > 256 || count % 8) && check_on(warp->cta, EMU_REPORT_INVALID))
-        emu_report_add(warp, inst, EMU_REPORT_INVALID, active, 0,
-                   "%lld registers; a multiple of 8 in [24, 256] is expected", (long long)count);
+    if ((count < 24 || count > 256 || count % 8) &&
+        check_on(warp->cta, EMU_REPORT_INVALID))
+        emu_report_add(
+            warp, inst, EMU_REPORT_INVALID, active, 0,
+            "%lld registers; a multiple of 8 in [24, 256] is expected",
+            (long long)count);
     warp->reg_budget = (int32_t)count;
     return EMU_STEP_NEXT;
 }

@@ -45,7 +45,8 @@ static uint32_t half_one(const struct emu_inst *inst, half_operation *operation,
         result = result > 0 ? (result < 1 ? result : 1) : 0;
     if (inst->mods & EMU_MOD_RELU)
         result = result > 0 || isnan(result) ? result : 0;
-    uint32_t bits = emu_round_to_format(result, half_format(inst->type), EMU_ROUND_RN, false);
+    uint32_t bits = emu_round_to_format(result, half_format(inst->type),
+                                        EMU_ROUND_RN, false);
     if (ftz && (bits & 0x7c00u) == 0)
         bits &= 0x8000u;
     return bits;
@@ -55,8 +56,9 @@ static bool is_packed(enum emu_type type) {
     return type == EMU_TYPE_f16x2 || type == EMU_TYPE_bf16x2;
 }
 
-static enum emu_step half_general(struct emu_warp *warp, const struct emu_inst *inst,
-                                  uint32_t active, half_operation *operation) {
+static enum emu_step half_general(struct emu_warp *warp,
+                                  const struct emu_inst *inst, uint32_t active,
+                                  half_operation *operation) {
     for (int l = 0; l < EMU_LANES; l++) {
         if (!(active >> l & 1))
             continue;
@@ -71,12 +73,21 @@ static enum emu_step half_general(struct emu_warp *warp, const struct emu_inst *
     }
     return EMU_STEP_NEXT;
 }
-EXEC(add_half) { return half_general(warp, inst, active, half_add); }
-EXEC(sub_half) { return half_general(warp, inst, active, half_sub); }
-EXEC(mul_half) { return half_general(warp, inst, active, half_mul); }
-EXEC(fma_half) { return half_general(warp, inst, active, half_fma); }
+EXEC(add_half) {
+    return half_general(warp, inst, active, half_add);
+}
+EXEC(sub_half) {
+    return half_general(warp, inst, active, half_sub);
+}
+EXEC(mul_half) {
+    return half_general(warp, inst, active, half_mul);
+}
+EXEC(fma_half) {
+    return half_general(warp, inst, active, half_fma);
+}
 
-/* ex2 and tanh: the approximate functions of the f16 unit, correctly rounded. */
+/* ex2 and tanh: the approximate functions of the f16 unit, correctly rounded.
+ */
 static double half_ex2(double x, double y, double z) {
     (void)y;
     (void)z;
@@ -87,16 +98,21 @@ static double half_tanh(double x, double y, double z) {
     (void)z;
     return tanh(x);
 }
-EXEC(ex2_half) { return half_general(warp, inst, active, half_ex2); }
-EXEC(tanh_half) { return half_general(warp, inst, active, half_tanh); }
+EXEC(ex2_half) {
+    return half_general(warp, inst, active, half_ex2);
+}
+EXEC(tanh_half) {
+    return half_general(warp, inst, active, half_tanh);
+}
 
 /* Sign operations work on the bits; NaN becomes canonical. */
 static uint32_t half_canonical(uint32_t bits, enum emu_type type) {
     return isnan(half_to_float(bits, type)) ? 0x7fffu : bits;
 }
 
-static enum emu_step half_bits(struct emu_warp *warp, const struct emu_inst *inst,
-                               uint32_t active, uint32_t keep, uint32_t toggle) {
+static enum emu_step half_bits(struct emu_warp *warp,
+                               const struct emu_inst *inst, uint32_t active,
+                               uint32_t keep, uint32_t toggle) {
     for (int l = 0; l < EMU_LANES; l++) {
         if (!(active >> l & 1))
             continue;
@@ -111,10 +127,15 @@ static enum emu_step half_bits(struct emu_warp *warp, const struct emu_inst *ins
     }
     return EMU_STEP_NEXT;
 }
-EXEC(abs_half) { return half_bits(warp, inst, active, 0x7fff, 0); }
-EXEC(neg_half) { return half_bits(warp, inst, active, 0xffff, 0x8000); }
+EXEC(abs_half) {
+    return half_bits(warp, inst, active, 0x7fff, 0);
+}
+EXEC(neg_half) {
+    return half_bits(warp, inst, active, 0xffff, 0x8000);
+}
 
-static uint32_t half_choose(uint32_t x, uint32_t y, const struct emu_inst *inst, bool is_max) {
+static uint32_t half_choose(uint32_t x, uint32_t y, const struct emu_inst *inst,
+                            bool is_max) {
     float fx = half_to_float(x, inst->type), fy = half_to_float(y, inst->type);
     if (isnan(fx) || isnan(fy)) {
         if ((isnan(fx) && isnan(fy)) || inst->mods & EMU_MOD_NAN)
@@ -126,12 +147,14 @@ static uint32_t half_choose(uint32_t x, uint32_t y, const struct emu_inst *inst,
     return (fx < fy) == is_max ? y : x;
 }
 
-static enum emu_step half_min_max(struct emu_warp *warp, const struct emu_inst *inst,
-                                  uint32_t active, bool is_max) {
+static enum emu_step half_min_max(struct emu_warp *warp,
+                                  const struct emu_inst *inst, uint32_t active,
+                                  bool is_max) {
     for (int l = 0; l < EMU_LANES; l++) {
         if (!(active >> l & 1))
             continue;
-        uint32_t x = src32(warp, inst, 0)->u[l], y = src32(warp, inst, 1)->u[l], result = 0;
+        uint32_t x = src32(warp, inst, 0)->u[l], y = src32(warp, inst, 1)->u[l],
+                 result = 0;
         for (int half = 0; half <= is_packed(inst->type); half++) {
             int shift = 16 * half;
             uint32_t p = x >> shift & 0xffff, q = y >> shift & 0xffff;
@@ -145,5 +168,9 @@ static enum emu_step half_min_max(struct emu_warp *warp, const struct emu_inst *
     }
     return EMU_STEP_NEXT;
 }
-EXEC(min_half) { return half_min_max(warp, inst, active, false); }
-EXEC(max_half) { return half_min_max(warp, inst, active, true); }
+EXEC(min_half) {
+    return half_min_max(warp, inst, active, false);
+}
+EXEC(max_half) {
+    return half_min_max(warp, inst, active, true);
+}

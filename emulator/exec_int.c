@@ -5,6 +5,8 @@
  */
 #include "emulator/exec.h"
 
+/* Rows of macros, which clang-format takes for declarations. */
+/* clang-format off */
 #define SOURCES1(width) const union lane##width *a = src##width(warp, inst, 0)
 #define SOURCES2(width) SOURCES1(width); const union lane##width *b = src##width(warp, inst, 1)
 #define SOURCES3(width) SOURCES2(width); const union lane##width *c = src##width(warp, inst, 2)
@@ -121,15 +123,18 @@ UNARY(cnot_b32, 32, uint32_t, uint32_t, x == 0)
 UNARY(cnot_b64, 64, uint64_t, uint64_t, x == 0)
 
 EXEC(and_pred) {
-    set_predicate(warp, inst, 0, active, src_predicate(warp, inst, 0) & src_predicate(warp, inst, 1));
+    uint32_t a = src_predicate(warp, inst, 0), b = src_predicate(warp, inst, 1);
+    set_predicate(warp, inst, 0, active, a & b);
     return EMU_STEP_NEXT;
 }
 EXEC(or_pred) {
-    set_predicate(warp, inst, 0, active, src_predicate(warp, inst, 0) | src_predicate(warp, inst, 1));
+    uint32_t a = src_predicate(warp, inst, 0), b = src_predicate(warp, inst, 1);
+    set_predicate(warp, inst, 0, active, a | b);
     return EMU_STEP_NEXT;
 }
 EXEC(xor_pred) {
-    set_predicate(warp, inst, 0, active, src_predicate(warp, inst, 0) ^ src_predicate(warp, inst, 1));
+    uint32_t a = src_predicate(warp, inst, 0), b = src_predicate(warp, inst, 1);
+    set_predicate(warp, inst, 0, active, a ^ b);
     return EMU_STEP_NEXT;
 }
 EXEC(not_pred) {
@@ -153,10 +158,10 @@ LANE_HANDLER(shr_s64, 64, s, SHIFT_SOURCES(64), a->s[l] >> (b->u[l] > 63 ? 63 : 
 static inline uint32_t funnel_amount(const struct emu_inst *inst, uint32_t amount) {
     return inst->mods & EMU_MOD_WRAP ? amount & 31 : amount > 32 ? 32 : amount;
 }
+#define FUNNEL (((uint64_t)b->u[l] << 32) | a->u[l])
 LANE_HANDLER(shf_l, 32, u, SOURCES3(32),
-             (uint32_t)(((((uint64_t)b->u[l] << 32) | a->u[l]) << (funnel_amount(inst, c->u[l]) & 63)) >> 32))
-LANE_HANDLER(shf_r, 32, u, SOURCES3(32),
-             (uint32_t)((((uint64_t)b->u[l] << 32) | a->u[l]) >> funnel_amount(inst, c->u[l])))
+             (uint32_t)(FUNNEL << funnel_amount(inst, c->u[l]) >> 32))
+LANE_HANDLER(shf_r, 32, u, SOURCES3(32), (uint32_t)(FUNNEL >> funnel_amount(inst, c->u[l])))
 
 LANE_HANDLER(popc_b32, 32, u, SOURCES1(32), (uint32_t)__builtin_popcount(a->u[l]))
 LANE_HANDLER(popc_b64, 32, u, SOURCES1(64), (uint32_t)__builtin_popcountll(a->u[l]))

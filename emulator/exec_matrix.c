@@ -24,13 +24,16 @@ static int matrix_count(const struct emu_inst *inst) {
 }
 
 /* Row addresses of lanes 0 … 8*count-1, counted as shared-memory requests. */
-static void row_addresses(struct emu_warp *warp, const struct emu_inst *inst, int count,
-                          bool write, uint32_t out[EMU_LANES]) {
+static void row_addresses(struct emu_warp *warp, const struct emu_inst *inst,
+                          int count, bool write, uint32_t out[EMU_LANES]) {
     for (int l = 0; l < 8 * count; l++)
-        out[l] = (uint32_t)(lane_value(warp, inst->src[0], l) + (uint64_t)inst->disp[0]);
+        out[l] = (uint32_t)(lane_value(warp, inst->src[0], l) +
+                            (uint64_t)inst->disp[0]);
     for (int l = 8 * count; l < EMU_LANES; l++)
         out[l] = 0;
-    emu_count_shared(warp->cta, out, count == 4 ? ALL_LANES : (1u << (8 * count)) - 1, 16, write);
+    emu_count_shared(warp->cta, out,
+                     count == 4 ? ALL_LANES : (1u << (8 * count)) - 1, 16,
+                     write);
 }
 
 EXEC(ldmatrix) {
@@ -43,8 +46,8 @@ EXEC(ldmatrix) {
     for (int m = 0; m < count; m++) {
         uint16_t element[8][8] = {{0}};
         for (int r = 0; r < 8; r++) {
-            const uint8_t *at = emu_access_shared_range(&access, 8 * m + r, rows[8 * m + r], 16, 16,
-                                                    false);
+            const uint8_t *at = emu_access_shared_range(
+                &access, 8 * m + r, rows[8 * m + r], 16, 16, false);
             if (at)
                 memcpy(element[r], at, 16);
         }
@@ -52,8 +55,10 @@ EXEC(ldmatrix) {
         for (int l = 0; l < EMU_LANES; l++) {
             int row = l / 4, column = 2 * (l % 4);
             d->u[l] = inst->mods & EMU_MOD_TRANS
-                          ? element[column][row] | (uint32_t)element[column + 1][row] << 16
-                          : element[row][column] | (uint32_t)element[row][column + 1] << 16;
+                          ? element[column][row] |
+                                (uint32_t)element[column + 1][row] << 16
+                          : element[row][column] |
+                                (uint32_t)element[row][column + 1] << 16;
         }
     }
     return EMU_STEP_NEXT;
@@ -72,12 +77,14 @@ EXEC(stmatrix) {
         for (int l = 0; l < EMU_LANES; l++) {
             int row = l / 4, column = 2 * (l % 4);
             bool trans = inst->mods & EMU_MOD_TRANS;
-            *(trans ? &element[column][row] : &element[row][column]) = (uint16_t)a->u[l];
+            *(trans ? &element[column][row] : &element[row][column]) =
+                (uint16_t)a->u[l];
             *(trans ? &element[column + 1][row] : &element[row][column + 1]) =
                 (uint16_t)(a->u[l] >> 16);
         }
         for (int r = 0; r < 8; r++) {
-            uint8_t *at = emu_access_shared_range(&access, 8 * m + r, rows[8 * m + r], 16, 16, true);
+            uint8_t *at = emu_access_shared_range(
+                &access, 8 * m + r, rows[8 * m + r], 16, 16, true);
             if (at)
                 memcpy(at, element[r], 16);
         }
@@ -96,15 +103,18 @@ EXEC(movmatrix) {
         element[l / 4][2 * (l % 4) + 1] = (uint16_t)(a->u[l] >> 16);
     }
     for (int l = 0; l < EMU_LANES; l++)
-        value.u[l] = element[2 * (l % 4)][l / 4] | (uint32_t)element[2 * (l % 4) + 1][l / 4] << 16;
+        value.u[l] = element[2 * (l % 4)][l / 4] |
+                     (uint32_t)element[2 * (l % 4) + 1][l / 4] << 16;
     commit32(dst32(warp, inst, 0), &value, ALL_LANES);
     return EMU_STEP_NEXT;
 }
 
-/* ---- mma.sync -------------------------------------------------------------------- */
+/* ---- mma.sync
+ * -------------------------------------------------------------------- */
 
 /* Both halves of each lane as floats: out[half][lane]. */
-INLINE void widen(const union lane32 *a, bool is_bf16, float out[2][EMU_LANES]) {
+INLINE void widen(const union lane32 *a, bool is_bf16,
+                  float out[2][EMU_LANES]) {
     if (is_bf16) {
         LANES out[0][l] = f32_of(a->u[l] << 16);
         LANES out[1][l] = f32_of(a->u[l] & 0xffff0000u);
@@ -131,8 +141,8 @@ INLINE void spread(float half[2][EMU_LANES], float *out, int pitch) {
         }
 }
 
-INLINE void load_operands(struct emu_warp *warp, const struct emu_inst *inst, int k_size,
-                                 bool is_bf16, struct tile *t) {
+INLINE void load_operands(struct emu_warp *warp, const struct emu_inst *inst,
+                          int k_size, bool is_bf16, struct tile *t) {
     float half[2][EMU_LANES];
     int a_registers = k_size / 4, b_registers = k_size / 8;
     for (int i = 0; i < a_registers; i++) {
@@ -156,23 +166,26 @@ INLINE void multiply(struct tile *t, int k_size) {
     }
 }
 
-EMU_VECTOR static void mma_f32(struct emu_warp *warp, const struct emu_inst *inst, int k_size,
+EMU_VECTOR static void mma_f32(struct emu_warp *warp,
+                               const struct emu_inst *inst, int k_size,
                                bool is_bf16) {
     struct tile t;
     int first = k_size / 4 + k_size / 8; /* of C among the sources */
     load_operands(warp, inst, k_size, is_bf16, &t);
     for (int i = 0; i < 4; i++)
         for (int l = 0; l < EMU_LANES; l++)
-            t.c[l / 4 + 8 * (i >> 1)][2 * (l % 4) + (i & 1)] = src32(warp, inst, first + i)->f[l];
+            t.c[l / 4 + 8 * (i >> 1)][2 * (l % 4) + (i & 1)] =
+                src32(warp, inst, first + i)->f[l];
     multiply(&t, k_size);
     for (int i = 0; i < 4; i++)
         for (int l = 0; l < EMU_LANES; l++)
-            dst32(warp, inst, i)->u[l] =
-                canonical(bits_of(t.c[l / 4 + 8 * (i >> 1)][2 * (l % 4) + (i & 1)]));
+            dst32(warp, inst, i)->u[l] = canonical(
+                bits_of(t.c[l / 4 + 8 * (i >> 1)][2 * (l % 4) + (i & 1)]));
 }
 
 /* f16 accumulators: summed in f32, rounded once at the end. */
-EMU_VECTOR static void mma_f16(struct emu_warp *warp, const struct emu_inst *inst, int k_size) {
+EMU_VECTOR static void mma_f16(struct emu_warp *warp,
+                               const struct emu_inst *inst, int k_size) {
     struct tile t;
     int first = k_size / 4 + k_size / 8;
     float half[2][EMU_LANES];
@@ -187,12 +200,13 @@ EMU_VECTOR static void mma_f16(struct emu_warp *warp, const struct emu_inst *ins
     for (int i = 0; i < 2; i++)
         for (int l = 0; l < EMU_LANES; l++) {
             const float *c = &t.c[l / 4 + 8 * i][2 * (l % 4)];
-            dst32(warp, inst, i)->u[l] = f16_of_f32(bits_of(c[0])) | f16_of_f32(bits_of(c[1])) << 16;
+            dst32(warp, inst, i)->u[l] =
+                f16_of_f32(bits_of(c[0])) | f16_of_f32(bits_of(c[1])) << 16;
         }
 }
 
-static enum emu_step mma(struct emu_warp *warp, const struct emu_inst *inst, uint32_t active,
-                         int k_size) {
+static enum emu_step mma(struct emu_warp *warp, const struct emu_inst *inst,
+                         uint32_t active, int k_size) {
     if (!check_converged(warp, inst, active))
         return EMU_STEP_NEXT;
     if (inst->type == EMU_TYPE_f32)
@@ -202,5 +216,9 @@ static enum emu_step mma(struct emu_warp *warp, const struct emu_inst *inst, uin
     warp->cta->counters.mma_flop += 2u * 16 * 8 * (unsigned)k_size;
     return EMU_STEP_NEXT;
 }
-EXEC(mma_k16) { return mma(warp, inst, active, 16); }
-EXEC(mma_k8) { return mma(warp, inst, active, 8); }
+EXEC(mma_k16) {
+    return mma(warp, inst, active, 16);
+}
+EXEC(mma_k8) {
+    return mma(warp, inst, active, 8);
+}

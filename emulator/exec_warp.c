@@ -1,31 +1,36 @@
 /* Exchange between the lanes of a warp: shfl, vote, match, redux, elect.
  *
- * The member mask names the lanes that take part.  Hardware waits for those that
- * are elsewhere and gives garbage for those that are gone; here either is a
- * report, since the compiler's kernels are converged at every such instruction.
+ * The member mask names the lanes that take part.  Hardware waits for those
+ * that are elsewhere and gives garbage for those that are gone; here either is
+ * a report, since the compiler's kernels are converged at every such
+ * instruction.
  */
 #include "emulator/exec.h"
 
 /* The lanes of the member mask operand of each active lane; reports lanes that
  * are not here.  Returns the lanes that do take part. */
-static uint32_t members(struct emu_warp *warp, const struct emu_inst *inst, uint32_t active,
-                        int operand) {
+static uint32_t members(struct emu_warp *warp, const struct emu_inst *inst,
+                        uint32_t active, int operand) {
     const union lane32 *mask = src32(warp, inst, operand);
     uint32_t named = mask->u[__builtin_ctz(active)];
-    uint32_t existing = warp->cta->grid->threads - (uint32_t)warp->index * 32 >= 32
-                            ? ALL_LANES
-                            : (1u << (warp->cta->grid->threads - (uint32_t)warp->index * 32)) - 1;
+    uint32_t existing =
+        warp->cta->grid->threads - (uint32_t)warp->index * 32 >= 32
+            ? ALL_LANES
+            : (1u << (warp->cta->grid->threads - (uint32_t)warp->index * 32)) -
+                  1;
     uint32_t missing = named & existing & ~active;
     if (missing && check_on(warp->cta, EMU_REPORT_CONVERGENCE))
-        emu_report_add(warp, inst, EMU_REPORT_CONVERGENCE, missing, 0,
-                   "the member mask 0x%08x names lanes 0x%08x that are not here "
-                   "(active: 0x%08x, exited: 0x%08x)", named, missing, active,
-                   existing & ~warp->alive);
+        emu_report_add(
+            warp, inst, EMU_REPORT_CONVERGENCE, missing, 0,
+            "the member mask 0x%08x names lanes 0x%08x that are not here "
+            "(active: 0x%08x, exited: 0x%08x)",
+            named, missing, active, existing & ~warp->alive);
     uint32_t unnamed = active & ~named;
     if (unnamed && check_on(warp->cta, EMU_REPORT_CONVERGENCE))
-        emu_report_add(warp, inst, EMU_REPORT_CONVERGENCE, unnamed, 0,
-                   "lanes 0x%08x execute it without being in the member mask 0x%08x", unnamed,
-                   named);
+        emu_report_add(
+            warp, inst, EMU_REPORT_CONVERGENCE, unnamed, 0,
+            "lanes 0x%08x execute it without being in the member mask 0x%08x",
+            unnamed, named);
     return named & active;
 }
 
@@ -36,8 +41,10 @@ EXEC(shfl) {
     const union lane32 *c = src32(warp, inst, 2);
     union lane32 value;
     for (int l = 0; l < EMU_LANES; l++) {
-        uint32_t segment = c->u[l] >> 8 & 31, clamp = c->u[l] & 31, lane = (uint32_t)l;
-        uint32_t high = (lane & segment) | (clamp & ~segment), low = lane & segment;
+        uint32_t segment = c->u[l] >> 8 & 31, clamp = c->u[l] & 31,
+                 lane = (uint32_t)l;
+        uint32_t high = (lane & segment) | (clamp & ~segment),
+                 low = lane & segment;
         uint32_t amount = b->u[l] & 31, from = 0;
         bool ok = false;
         if (inst->op == EMU_OP_up) {
@@ -59,7 +66,7 @@ EXEC(shfl) {
         if ((active >> l & 1) && !(present >> from & 1) && from != lane &&
             check_on(warp->cta, EMU_REPORT_CONVERGENCE))
             emu_report_add(warp, inst, EMU_REPORT_CONVERGENCE, 1u << l, 0,
-                       "reads lane %u, which does not take part", from);
+                           "reads lane %u, which does not take part", from);
     }
     commit32(dst32(warp, inst, 0), &value, active);
     if (inst->dst_count > 1 && inst->dst[1].reg != EMU_REG_SINK)
@@ -76,8 +83,9 @@ EXEC(vote) {
         commit32(dst32(warp, inst, 0), &value, active);
         return EMU_STEP_NEXT;
     }
-    bool result = inst->op == EMU_OP_all ? truth == present
-                  : inst->op == EMU_OP_any ? truth != 0 : truth == 0 || truth == present;
+    bool result = inst->op == EMU_OP_all   ? truth == present
+                  : inst->op == EMU_OP_any ? truth != 0
+                                           : truth == 0 || truth == present;
     set_predicate(warp, inst, 0, active, result ? ALL_LANES : 0);
     return EMU_STEP_NEXT;
 }
@@ -89,7 +97,8 @@ EXEC(match) {
     for (int l = 0; l < EMU_LANES; l++) {
         for (int k = 0; k < EMU_LANES; k++)
             if ((present >> l & present >> k & 1) &&
-                lane_value(warp, inst->src[0], l) == lane_value(warp, inst->src[0], k))
+                lane_value(warp, inst->src[0], l) ==
+                    lane_value(warp, inst->src[0], k))
                 value.u[l] |= 1u << k;
     }
     if (inst->op == EMU_OP_all) {

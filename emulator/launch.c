@@ -2,8 +2,8 @@
  *
  * CTAs are independent and spread over host threads.  A kernel that talks to
  * other CTAs through global memory (atomics, volatile) runs on one thread, with
- * a window of resident CTAs interleaved by the seed, so that the result does not
- * depend on the host.
+ * a window of resident CTAs interleaved by the seed, so that the result does
+ * not depend on the host.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -33,7 +33,8 @@ struct emu_options emu_options_default(void) {
     return (struct emu_options){.checks = EMU_CHECK_ALL, .count = true};
 }
 
-/* ---- one CTA ------------------------------------------------------------------- */
+/* ---- one CTA
+ * ------------------------------------------------------------------- */
 
 static void *allocate(size_t count, size_t size) {
     void *memory = calloc(count ? count : 1, size);
@@ -44,15 +45,18 @@ static void *allocate(size_t count, size_t size) {
 
 static void warp_create(struct emu_cta *cta, struct emu_warp *warp, int index) {
     const struct emu_module *module = cta->grid->module;
-    *warp = (struct emu_warp){.cta = cta, .index = index, .constants = module->constants};
-    if (posix_memalign((void **)&warp->regs, 64, (size_t)module->register_bytes + 64) != 0)
+    *warp = (struct emu_warp){
+        .cta = cta, .index = index, .constants = module->constants};
+    if (posix_memalign((void **)&warp->regs, 64,
+                       (size_t)module->register_bytes + 64) != 0)
         abort();
     warp->init = allocate(module->registers.count, sizeof *warp->init);
     warp->reg_flight = allocate(module->registers.count, 1);
     warp->local = allocate(EMU_LANES, module->local_bytes);
     warp->local_shadow = allocate(EMU_LANES, module->local_bytes);
     if (cta->grid->options->trace)
-        warp->reg_ready = allocate(module->registers.count, sizeof *warp->reg_ready);
+        warp->reg_ready =
+            allocate(module->registers.count, sizeof *warp->reg_ready);
 }
 
 static void warp_destroy(struct emu_warp *warp) {
@@ -98,42 +102,69 @@ static void cta_destroy(struct emu_cta *cta) {
     free(cta);
 }
 
-static uint32_t special_value(const struct emu_cta *cta, const struct emu_warp *warp,
+static uint32_t special_value(const struct emu_cta *cta,
+                              const struct emu_warp *warp,
                               enum emu_special special, uint32_t lane) {
     const struct emu_launch *launch = cta->grid->launch;
     uint32_t thread = (uint32_t)warp->index * 32 + lane;
     switch (special) {
-    case EMU_SPECIAL_TID_X: return thread % launch->block[0];
-    case EMU_SPECIAL_TID_Y: return thread / launch->block[0] % launch->block[1];
-    case EMU_SPECIAL_TID_Z: return thread / launch->block[0] / launch->block[1];
-    case EMU_SPECIAL_NTID_X: return launch->block[0];
-    case EMU_SPECIAL_NTID_Y: return launch->block[1];
-    case EMU_SPECIAL_NTID_Z: return launch->block[2];
+    case EMU_SPECIAL_TID_X:
+        return thread % launch->block[0];
+    case EMU_SPECIAL_TID_Y:
+        return thread / launch->block[0] % launch->block[1];
+    case EMU_SPECIAL_TID_Z:
+        return thread / launch->block[0] / launch->block[1];
+    case EMU_SPECIAL_NTID_X:
+        return launch->block[0];
+    case EMU_SPECIAL_NTID_Y:
+        return launch->block[1];
+    case EMU_SPECIAL_NTID_Z:
+        return launch->block[2];
     case EMU_SPECIAL_CTAID_X:
-    case EMU_SPECIAL_CLUSTERID_X: return cta->id[0];
-    case EMU_SPECIAL_CTAID_Y: return cta->id[1];
-    case EMU_SPECIAL_CTAID_Z: return cta->id[2];
+    case EMU_SPECIAL_CLUSTERID_X:
+        return cta->id[0];
+    case EMU_SPECIAL_CTAID_Y:
+        return cta->id[1];
+    case EMU_SPECIAL_CTAID_Z:
+        return cta->id[2];
     case EMU_SPECIAL_NCTAID_X:
-    case EMU_SPECIAL_NCLUSTERID_X: return launch->grid[0];
-    case EMU_SPECIAL_NCTAID_Y: return launch->grid[1];
-    case EMU_SPECIAL_NCTAID_Z: return launch->grid[2];
-    case EMU_SPECIAL_LANEID: return lane;
-    case EMU_SPECIAL_WARPID: return (uint32_t)warp->index;
-    case EMU_SPECIAL_NWARPID: return (uint32_t)cta->warp_count;
-    case EMU_SPECIAL_SMID: return cta->linear % 132;
-    case EMU_SPECIAL_NSMID: return 132;
-    case EMU_SPECIAL_LANEMASK_EQ: return 1u << lane;
-    case EMU_SPECIAL_LANEMASK_LT: return (1u << lane) - 1;
-    case EMU_SPECIAL_LANEMASK_LE: return (2u << lane) - 1;
-    case EMU_SPECIAL_LANEMASK_GT: return ~((2u << lane) - 1);
-    case EMU_SPECIAL_LANEMASK_GE: return ~((1u << lane) - 1);
-    case EMU_SPECIAL_DYNAMIC_SMEM: return launch->dynamic_shared;
-    case EMU_SPECIAL_TOTAL_SMEM: return cta->shared_bytes;
-    case EMU_SPECIAL_CLUSTER_NCTARANK: return 1;
+    case EMU_SPECIAL_NCLUSTERID_X:
+        return launch->grid[0];
+    case EMU_SPECIAL_NCTAID_Y:
+        return launch->grid[1];
+    case EMU_SPECIAL_NCTAID_Z:
+        return launch->grid[2];
+    case EMU_SPECIAL_LANEID:
+        return lane;
+    case EMU_SPECIAL_WARPID:
+        return (uint32_t)warp->index;
+    case EMU_SPECIAL_NWARPID:
+        return (uint32_t)cta->warp_count;
+    case EMU_SPECIAL_SMID:
+        return cta->linear % 132;
+    case EMU_SPECIAL_NSMID:
+        return 132;
+    case EMU_SPECIAL_LANEMASK_EQ:
+        return 1u << lane;
+    case EMU_SPECIAL_LANEMASK_LT:
+        return (1u << lane) - 1;
+    case EMU_SPECIAL_LANEMASK_LE:
+        return (2u << lane) - 1;
+    case EMU_SPECIAL_LANEMASK_GT:
+        return ~((2u << lane) - 1);
+    case EMU_SPECIAL_LANEMASK_GE:
+        return ~((1u << lane) - 1);
+    case EMU_SPECIAL_DYNAMIC_SMEM:
+        return launch->dynamic_shared;
+    case EMU_SPECIAL_TOTAL_SMEM:
+        return cta->shared_bytes;
+    case EMU_SPECIAL_CLUSTER_NCTARANK:
+        return 1;
     case EMU_SPECIAL_CLUSTER_CTARANK:
     case EMU_SPECIAL_GRIDID:
     case EMU_SPECIAL_COUNT:
-    default: return 0;
+    default:
+        return 0;
     }
 }
 
@@ -141,22 +172,34 @@ static void warp_start(struct emu_cta *cta, struct emu_warp *warp) {
     const struct emu_module *module = cta->grid->module;
     struct emu_warp kept = *warp;
     uint32_t threads = cta->grid->threads - (uint32_t)warp->index * 32;
-    *warp = (struct emu_warp){
-        .cta = cta, .constants = kept.constants, .regs = kept.regs, .init = kept.init,
-        .reg_flight = kept.reg_flight, .index = kept.index, .local = kept.local,
-        .local_shadow = kept.local_shadow, .reg_ready = kept.reg_ready,
-        .alive = threads >= 32 ? ALL_LANES : (1u << threads) - 1, .split_count = 1};
+    *warp = (struct emu_warp){.cta = cta,
+                              .constants = kept.constants,
+                              .regs = kept.regs,
+                              .init = kept.init,
+                              .reg_flight = kept.reg_flight,
+                              .index = kept.index,
+                              .local = kept.local,
+                              .local_shadow = kept.local_shadow,
+                              .reg_ready = kept.reg_ready,
+                              .alive = threads >= 32 ? ALL_LANES
+                                                     : (1u << threads) - 1,
+                              .split_count = 1};
     memset(warp->init, 0, module->registers.count * sizeof *warp->init);
     memset(warp->reg_flight, 0, module->registers.count);
     memset(warp->local_shadow, 0, (size_t)EMU_LANES * module->local_bytes);
     if (warp->reg_ready)
-        memset(warp->reg_ready, 0, module->registers.count * sizeof *warp->reg_ready);
-    warp->splits[0] = (struct split){.pc = cta->grid->entry->first, .reconverge = -2,
-                                     .mask = warp->alive, .parent = -1, .in_use = true};
+        memset(warp->reg_ready, 0,
+               module->registers.count * sizeof *warp->reg_ready);
+    warp->splits[0] = (struct split){.pc = cta->grid->entry->first,
+                                     .reconverge = -2,
+                                     .mask = warp->alive,
+                                     .parent = -1,
+                                     .in_use = true};
     warp->clock.at[warp->index] = 1;
     for (int i = 0; i < EMU_SPECIAL_COUNT; i++) {
         int32_t reg = module->special[i];
-        union lane32 *value = (void *)(warp->regs + module->registers.data[reg].offset);
+        union lane32 *value =
+            (void *)(warp->regs + module->registers.data[reg].offset);
         for (uint32_t l = 0; reg && l < EMU_LANES; l++)
             value->u[l] = special_value(cta, warp, (enum emu_special)i, l);
         warp->init[reg] = ALL_LANES;
@@ -167,15 +210,21 @@ static void cta_start(struct emu_cta *cta, uint64_t linear) {
     const uint32_t *grid = cta->grid->launch->grid;
     struct emu_cta kept = *cta;
     arena_reset(cta->arena);
-    *cta = (struct emu_cta){.grid = kept.grid, .warp_count = kept.warp_count, .warps = kept.warps,
-                            .shared = kept.shared, .shared_bytes = kept.shared_bytes,
-                            .shared_words = kept.shared_words, .shadow = kept.shadow,
-                            .arena = kept.arena, .alive_warps = kept.warp_count};
+    *cta = (struct emu_cta){.grid = kept.grid,
+                            .warp_count = kept.warp_count,
+                            .warps = kept.warps,
+                            .shared = kept.shared,
+                            .shared_bytes = kept.shared_bytes,
+                            .shared_words = kept.shared_words,
+                            .shadow = kept.shadow,
+                            .arena = kept.arena,
+                            .alive_warps = kept.warp_count};
     cta->linear = (uint32_t)linear;
     cta->id[0] = (uint32_t)(linear % grid[0]);
     cta->id[1] = (uint32_t)(linear / grid[0] % grid[1]);
     cta->id[2] = (uint32_t)(linear / grid[0] / grid[1]);
-    cta->random = cta->grid->options->seed * 0x9e3779b97f4a7c15u + linear * 0xda942042e4dd58b5u;
+    cta->random = cta->grid->options->seed * 0x9e3779b97f4a7c15u +
+                  linear * 0xda942042e4dd58b5u;
     cta->late = emu_cta_random(cta) & 1;
     memset(cta->shared, 0xcd, (size_t)cta->shared_words * 4);
     memset(cta->shadow.bytes, 0, cta->shared_words);
@@ -188,16 +237,19 @@ static void cta_start(struct emu_cta *cta, uint64_t linear) {
         cta->trace = emu_trace_create(cta);
 }
 
-/* ---- gathering -------------------------------------------------------------------- */
+/* ---- gathering
+ * -------------------------------------------------------------------- */
 
-static void add_counters(struct emu_counters *into, const struct emu_counters *from) {
+static void add_counters(struct emu_counters *into,
+                         const struct emu_counters *from) {
     uint64_t *a = (uint64_t *)into;
     const uint64_t *b = (const uint64_t *)from;
     for (size_t i = 0; i < sizeof *into / sizeof *a; i++)
         a[i] += b[i];
 }
 
-static struct report_slot copy_slot(struct arena *arena, const struct report_slot *slot) {
+static struct report_slot copy_slot(struct arena *arena,
+                                    const struct report_slot *slot) {
     struct report_slot copy = *slot;
     copy.report.instruction = arena_strdup(arena, slot->report.instruction);
     copy.report.detail = arena_strdup(arena, slot->report.detail);
@@ -206,9 +258,11 @@ static struct report_slot copy_slot(struct arena *arena, const struct report_slo
     return copy;
 }
 
-static uint64_t linear_cta(const struct run *run, const struct emu_report *report) {
+static uint64_t linear_cta(const struct run *run,
+                           const struct emu_report *report) {
     const uint32_t *grid = run->grid->launch->grid;
-    return report->cta[0] + grid[0] * (report->cta[1] + (uint64_t)grid[1] * report->cta[2]);
+    return report->cta[0] +
+           grid[0] * (report->cta[1] + (uint64_t)grid[1] * report->cta[2]);
 }
 
 /* Merges by (kind, instruction), keeping the occurrence of the first CTA. */
@@ -242,7 +296,8 @@ static void cta_finish(struct run *run, struct emu_cta *cta) {
     pthread_mutex_unlock(&run->lock);
 }
 
-/* ---- threads ------------------------------------------------------------------------ */
+/* ---- threads
+ * ------------------------------------------------------------------------ */
 
 static void *run_independent(void *argument) {
     struct run *run = argument;
@@ -301,7 +356,8 @@ static void run_parallel(struct run *run) {
         pthread_join(threads[i], NULL);
 }
 
-/* ---- the interface --------------------------------------------------------------------- */
+/* ---- the interface
+ * --------------------------------------------------------------------- */
 
 static bool fail(struct emu_error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -313,28 +369,37 @@ static bool fail(struct emu_error *error, const char *format, ...) {
     return false;
 }
 
-static bool check_launch(const struct emu_module *module, const struct emu_launch *launch,
-                         const struct emu_function *entry, struct emu_error *error) {
+static bool check_launch(const struct emu_module *module,
+                         const struct emu_launch *launch,
+                         const struct emu_function *entry,
+                         struct emu_error *error) {
     if (!entry)
         return fail(error, "there is no entry '%s'", launch->entry);
     if (launch->param_bytes != entry->param_bytes)
-        return fail(error, "'%s' takes %u bytes of parameters, given %zu", launch->entry,
-                    entry->param_bytes, launch->param_bytes);
-    uint64_t threads = (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
+        return fail(error, "'%s' takes %u bytes of parameters, given %zu",
+                    launch->entry, entry->param_bytes, launch->param_bytes);
+    uint64_t threads =
+        (uint64_t)launch->block[0] * launch->block[1] * launch->block[2];
     for (int i = 0; i < 3; i++) {
-        if (launch->block[i] == 0 || launch->block[i] > 1024 || threads > entry->max_threads)
-            return fail(error, "'%s' with %u x %u x %u threads; the limit is %u", launch->entry,
-                        launch->block[0], launch->block[1], launch->block[2], entry->max_threads);
-        if (entry->required_threads[0] && launch->block[i] != entry->required_threads[i])
-            return fail(error, "'%s' requires %u x %u x %u threads", launch->entry,
-                        entry->required_threads[0], entry->required_threads[1],
-                        entry->required_threads[2]);
+        if (launch->block[i] == 0 || launch->block[i] > 1024 ||
+            threads > entry->max_threads)
+            return fail(error,
+                        "'%s' with %u x %u x %u threads; the limit is %u",
+                        launch->entry, launch->block[0], launch->block[1],
+                        launch->block[2], entry->max_threads);
+        if (entry->required_threads[0] &&
+            launch->block[i] != entry->required_threads[i])
+            return fail(error, "'%s' requires %u x %u x %u threads",
+                        launch->entry, entry->required_threads[0],
+                        entry->required_threads[1], entry->required_threads[2]);
         if (launch->grid[i] == 0)
             return fail(error, "'%s' with an empty grid", launch->entry);
     }
     if (launch->dynamic_shared > MAX_SHARED ||
         entry->static_shared + launch->dynamic_shared > MAX_SHARED)
-        return fail(error, "'%s' with %u bytes of shared memory; the limit is %d", launch->entry,
+        return fail(error,
+                    "'%s' with %u bytes of shared memory; the limit is %d",
+                    launch->entry,
                     entry->static_shared + launch->dynamic_shared, MAX_SHARED);
     (void)module;
     return true;
@@ -350,32 +415,39 @@ static int compare_slots(const void *a, const void *b) {
 static void fill_result(struct run *run, struct emu_result *result) {
     size_t count = run->reports.count;
     if (count)
-        qsort(run->reports.data, count, sizeof *run->reports.data, compare_slots);
+        qsort(run->reports.data, count, sizeof *run->reports.data,
+              compare_slots);
     result->reports = ARENA_NEW_ARRAY(run->arena, struct emu_report, count);
     for (size_t i = 0; i < count; i++)
         result->reports[i] = run->reports.data[i].report;
     result->report_count = count;
     result->counters = run->counters;
-    emu_memory_count_unique(run->grid->memory, &result->counters.global_unique_read_bytes,
-                        &result->counters.global_unique_write_bytes);
+    emu_memory_count_unique(run->grid->memory,
+                            &result->counters.global_unique_read_bytes,
+                            &result->counters.global_unique_write_bytes);
 }
 
 bool emu_launch(struct emu_module *module, const struct emu_launch *launch,
-                const struct emu_options *options, struct emu_result *out_result,
-                struct emu_error *out_error) {
+                const struct emu_options *options,
+                struct emu_result *out_result, struct emu_error *out_error) {
     *out_result = (struct emu_result){0};
     const struct emu_function *entry = emu_module_entry(module, launch->entry);
     if (!check_launch(module, launch, entry, out_error))
         return false;
     struct emu_options used = *options;
     used.max_reports = used.max_reports > 0 ? used.max_reports : 100;
-    used.max_instructions = used.max_instructions ? used.max_instructions : 1ull << 36;
-    struct emu_grid grid = {.module = module, .entry = entry, .launch = launch, .options = &used,
-                            .memory = module->memory,
-                            .threads = launch->block[0] * launch->block[1] * launch->block[2],
-                            .shared_bytes = entry->static_shared + launch->dynamic_shared,
-                            .cta_count = (uint64_t)launch->grid[0] * launch->grid[1] *
-                                         launch->grid[2]};
+    used.max_instructions =
+        used.max_instructions ? used.max_instructions : 1ull << 36;
+    struct emu_grid grid = {
+        .module = module,
+        .entry = entry,
+        .launch = launch,
+        .options = &used,
+        .memory = module->memory,
+        .threads = launch->block[0] * launch->block[1] * launch->block[2],
+        .shared_bytes = entry->static_shared + launch->dynamic_shared,
+        .cta_count =
+            (uint64_t)launch->grid[0] * launch->grid[1] * launch->grid[2]};
     struct run run = {.grid = &grid, .arena = arena_create()};
     out_result->storage = run.arena;
     grid.params = arena_alloc(run.arena, launch->param_bytes);

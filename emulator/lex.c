@@ -10,9 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void emu_lexer_init(struct lexer *lexer, struct arena *arena, const char *text, size_t length) {
-    *lexer = (struct lexer){.cursor = text, .end = text + length, .line = 1,
-                            .arena = arena, .origin = ""};
+void emu_lexer_init(struct lexer *lexer, struct arena *arena, const char *text,
+                    size_t length) {
+    *lexer = (struct lexer){.cursor = text,
+                            .end = text + length,
+                            .line = 1,
+                            .arena = arena,
+                            .origin = ""};
 }
 
 static bool is_digit(char c) {
@@ -20,8 +24,8 @@ static bool is_digit(char c) {
 }
 
 static bool is_word_start(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '$' ||
-           c == '%' || c == '.';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           c == '$' || c == '%' || c == '.';
 }
 
 static bool is_word(char c) {
@@ -29,7 +33,8 @@ static bool is_word(char c) {
 }
 
 /* Looks for `….attn:LINE[:COL]` in a comment; NULL when there is none. */
-static const char *find_position(struct lexer *lexer, const char *text, const char *end) {
+static const char *find_position(struct lexer *lexer, const char *text,
+                                 const char *end) {
     static const char suffix[] = ".attn:";
     const size_t length = sizeof suffix - 1;
     for (const char *p = text; p + length < end; p++) {
@@ -48,7 +53,8 @@ static const char *find_position(struct lexer *lexer, const char *text, const ch
     return NULL;
 }
 
-static void note_comment(struct lexer *lexer, const char *text, const char *end) {
+static void note_comment(struct lexer *lexer, const char *text,
+                         const char *end) {
     const char *position = find_position(lexer, text, end);
     if (position && lexer->token_line == lexer->line) {
         lexer->trailing = position;
@@ -66,7 +72,8 @@ static bool skip_space(struct lexer *lexer) {
         if (c == '\n') {
             lexer->line++;
             lexer->cursor++;
-        } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f' || c == '\v') {
+        } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f' ||
+                   c == '\v') {
             lexer->cursor++;
         } else if (left >= 2 && c == '/' && lexer->cursor[1] == '/') {
             const char *stop = memchr(lexer->cursor, '\n', left);
@@ -98,7 +105,8 @@ static int digit_value(char c) {
 }
 
 /* Digits of `base` from `text` on; returns the number of characters. */
-static size_t read_digits(const char *text, const char *end, int base, uint64_t *out_value) {
+static size_t read_digits(const char *text, const char *end, int base,
+                          uint64_t *out_value) {
     const char *p = text;
     uint64_t value = 0;
     for (; p < end && digit_value(*p) < base; p++)
@@ -111,8 +119,9 @@ static bool read_decimal_float(struct token *token, const char *end) {
     const char *p = token->text;
     bool is_float = false;
     char copy[64];
-    while (p < end && (is_digit(*p) || *p == '.' || *p == 'e' || *p == 'E' ||
-                       ((*p == '+' || *p == '-') && (p[-1] == 'e' || p[-1] == 'E')))) {
+    while (p < end &&
+           (is_digit(*p) || *p == '.' || *p == 'e' || *p == 'E' ||
+            ((*p == '+' || *p == '-') && (p[-1] == 'e' || p[-1] == 'E')))) {
         is_float |= !is_digit(*p);
         p++;
     }
@@ -136,16 +145,19 @@ static void read_number(struct lexer *lexer, struct token *token) {
         bool is_single = (prefix | 0x20) == 'f';
         size_t digits = read_digits(p + 2, end, 16, &token->value);
         token->kind = digits == (is_single ? 8u : 16u)
-                          ? (is_single ? TOKEN_FLOAT32 : TOKEN_FLOAT64) : TOKEN_BAD;
+                          ? (is_single ? TOKEN_FLOAT32 : TOKEN_FLOAT64)
+                          : TOKEN_BAD;
         token->length = digits + 2;
     } else if (prefix == 'x' || prefix == 'X') {
         token->length = 2 + read_digits(p + 2, end, 16, &token->value);
     } else if (prefix == 'b' || prefix == 'B') {
         token->length = 2 + read_digits(p + 2, end, 2, &token->value);
     } else if (!read_decimal_float(token, end)) {
-        token->length = read_digits(p, end, p[0] == '0' ? 8 : 10, &token->value);
+        token->length =
+            read_digits(p, end, p[0] == '0' ? 8 : 10, &token->value);
     }
-    if (token->kind == TOKEN_INTEGER && p + token->length < end && p[token->length] == 'U')
+    if (token->kind == TOKEN_INTEGER && p + token->length < end &&
+        p[token->length] == 'U')
         token->length++;
     if (p + token->length < end && is_word(p[token->length]))
         token->kind = TOKEN_BAD;
@@ -156,7 +168,8 @@ static void read_word(struct lexer *lexer, struct token *token) {
     while (p < lexer->end) {
         if (is_word(*p))
             p++;
-        else if (p + 2 < lexer->end && p[0] == ':' && p[1] == ':' && is_word(p[2]))
+        else if (p + 2 < lexer->end && p[0] == ':' && p[1] == ':' &&
+                 is_word(p[2]))
             p += 2;
         else
             break;
@@ -201,7 +214,8 @@ struct token emu_lexer_next(struct lexer *lexer) {
     } else if (is_word_start(c)) {
         read_word(lexer, &token);
     } else {
-        token.kind = c != 0 && strchr("{}[]()<>;,:+-=@!|&*/", c) ? TOKEN_PUNCT : TOKEN_BAD;
+        token.kind = c != 0 && strchr("{}[]()<>;,:+-=@!|&*/", c) ? TOKEN_PUNCT
+                                                                 : TOKEN_BAD;
         token.punct = c;
     }
     lexer->cursor += token.length;

@@ -10,13 +10,14 @@
 
 enum token_kind {
     TOKEN_END,
-    TOKEN_WORD,    /* identifier, register, directive, opcode with its suffixes */
+    TOKEN_WORD, /* identifier, register, directive, opcode with its suffixes */
     TOKEN_INTEGER, /* value: 64 bits */
     TOKEN_FLOAT32, /* 0fXXXXXXXX: value holds the bits */
-    TOKEN_FLOAT64, /* 0dX… or a decimal number: value holds the bits of a double */
-    TOKEN_STRING,  /* without its quotes */
-    TOKEN_PUNCT,   /* one character, in `punct` */
-    TOKEN_BAD,     /* a byte or number that PTX does not know */
+    TOKEN_FLOAT64, /* 0dX… or a decimal number: value holds the bits of a double
+                    */
+    TOKEN_STRING, /* without its quotes */
+    TOKEN_PUNCT,  /* one character, in `punct` */
+    TOKEN_BAD,    /* a byte or number that PTX does not know */
 };
 
 struct token {
@@ -31,15 +32,17 @@ struct token {
 struct lexer {
     const char *cursor, *end;
     int line;
-    int token_line;       /* line of the last token, to know trailing comments */
-    struct arena *arena;  /* for the texts of positions */
-    const char *origin;   /* position from the last own-line comment, "" at first */
+    int token_line;      /* line of the last token, to know trailing comments */
+    struct arena *arena; /* for the texts of positions */
+    const char
+        *origin; /* position from the last own-line comment, "" at first */
     const char *trailing; /* position in a comment behind a token, or NULL */
     int trailing_line;
 };
 
 /* A lexer over `length` bytes. */
-void emu_lexer_init(struct lexer *lexer, struct arena *arena, const char *text, size_t length);
+void emu_lexer_init(struct lexer *lexer, struct arena *arena, const char *text,
+                    size_t length);
 
 /* The next token; TOKEN_END again and again at the end. */
 struct token emu_lexer_next(struct lexer *lexer);

@@ -17,11 +17,13 @@ struct flow {
     struct emu_module *module;
     struct emu_function *function;
     struct arena *arena;
-    size_t words;       /* of a set */
-    int32_t size;       /* instructions */
-    uint64_t **live_in; /* of each instruction that is a jump target, else NULL */
-    uint8_t *constant;  /* predicates: 1 constantly false, 2 constantly true, 3 varies */
-    bool *varying;      /* registers of the module that differ between lanes */
+    size_t words; /* of a set */
+    int32_t size; /* instructions */
+    uint64_t *
+        *live_in; /* of each instruction that is a jump target, else NULL */
+    uint8_t *constant; /* predicates: 1 constantly false, 2 constantly true, 3
+                          varies */
+    bool *varying;     /* registers of the module that differ between lanes */
 };
 
 static bool in_function(const struct flow *f, int32_t reg) {
@@ -30,7 +32,8 @@ static bool in_function(const struct flow *f, int32_t reg) {
 
 static void add(const struct flow *f, uint64_t *set, int32_t reg) {
     if (in_function(f, reg))
-        set[(reg - f->function->reg_first) / 64] |= 1ull << ((reg - f->function->reg_first) % 64);
+        set[(reg - f->function->reg_first) / 64] |=
+            1ull << ((reg - f->function->reg_first) % 64);
 }
 
 static void drop(const struct flow *f, uint64_t *set, int32_t reg) {
@@ -48,8 +51,9 @@ static void find_constant_predicates(struct flow *f) {
             if (!in_function(f, reg) || inst->dst[i].width != 0)
                 continue;
             uint8_t *at = &f->constant[reg - f->function->reg_first];
-            bool constant = inst->exec == exec_setp && inst->src_count == 2 && i == 0 &&
-                            inst->src[0].reg < 0 && inst->src[1].reg < 0 && *at == 0 &&
+            bool constant = inst->exec == exec_setp && inst->src_count == 2 &&
+                            i == 0 && inst->src[0].reg < 0 &&
+                            inst->src[1].reg < 0 && *at == 0 &&
                             (inst->op == EMU_OP_eq || inst->op == EMU_OP_ne);
             bool equal = constant && inst->src[0].offset == inst->src[1].offset;
             *at = !constant ? 3 : equal == (inst->op == EMU_OP_eq) ? 2 : 1;
@@ -57,7 +61,8 @@ static void find_constant_predicates(struct flow *f) {
     }
 }
 
-/* ---- values that differ between lanes ------------------------------------------ */
+/* ---- values that differ between lanes
+ * ------------------------------------------ */
 
 /* Whether an instruction makes different values of equal operands. */
 static bool is_lane_dependent(const struct emu_inst *inst) {
@@ -69,7 +74,8 @@ static bool is_lane_dependent(const struct emu_inst *inst) {
 
 /* Whether it makes equal values of different operands. */
 static bool makes_uniform(const struct emu_inst *inst) {
-    bool one_lane = inst->exec == exec_shfl && inst->op == EMU_OP_idx && inst->src[1].reg < 0;
+    bool one_lane = inst->exec == exec_shfl && inst->op == EMU_OP_idx &&
+                    inst->src[1].reg < 0;
     return one_lane || inst->exec == exec_vote || inst->exec == exec_redux ||
            inst->exec == exec_activemask;
 }
@@ -85,9 +91,11 @@ static bool varies(const struct flow *f, const struct emu_inst *inst) {
 
 static void find_varying(struct flow *f) {
     static const enum emu_special lanes[] = {
-        EMU_SPECIAL_TID_X,       EMU_SPECIAL_TID_Y,       EMU_SPECIAL_TID_Z,
-        EMU_SPECIAL_LANEID,      EMU_SPECIAL_LANEMASK_EQ, EMU_SPECIAL_LANEMASK_LT,
-        EMU_SPECIAL_LANEMASK_LE, EMU_SPECIAL_LANEMASK_GT, EMU_SPECIAL_LANEMASK_GE};
+        EMU_SPECIAL_TID_X,       EMU_SPECIAL_TID_Y,
+        EMU_SPECIAL_TID_Z,       EMU_SPECIAL_LANEID,
+        EMU_SPECIAL_LANEMASK_EQ, EMU_SPECIAL_LANEMASK_LT,
+        EMU_SPECIAL_LANEMASK_LE, EMU_SPECIAL_LANEMASK_GT,
+        EMU_SPECIAL_LANEMASK_GE};
     f->varying = ARENA_NEW_ARRAY(f->arena, bool, f->module->registers.count);
     for (size_t i = 0; i < sizeof lanes / sizeof lanes[0]; i++)
         f->varying[f->module->special[lanes[i]]] = true;
@@ -106,21 +114,25 @@ static void find_varying(struct flow *f) {
     }
 }
 
-/* ---- data flow -------------------------------------------------------------------- */
+/* ---- data flow
+ * -------------------------------------------------------------------- */
 
-static bool reads_accumulators(const struct flow *f, const struct emu_inst *inst) {
+static bool reads_accumulators(const struct flow *f,
+                               const struct emu_inst *inst) {
     if (inst->exec != exec_wgmma_ss && inst->exec != exec_wgmma_rs)
         return false;
     for (int i = 0; i < inst->src_count; i++)
         if (inst->src[i].width == 0 && in_function(f, inst->src[i].reg)) {
-            uint8_t value = f->constant[inst->src[i].reg - f->function->reg_first];
+            uint8_t value =
+                f->constant[inst->src[i].reg - f->function->reg_first];
             return value != (inst->src[i].negated ? 2 : 1);
         }
     return true;
 }
 
 /* set: live behind the instruction; becomes live in front of it. */
-static void step_back(const struct flow *f, const struct emu_inst *inst, uint64_t *set) {
+static void step_back(const struct flow *f, const struct emu_inst *inst,
+                      uint64_t *set) {
     bool accumulates = reads_accumulators(f, inst);
     for (int i = 0; i < inst->dst_count; i++)
         if (accumulates)
@@ -140,9 +152,12 @@ static uint16_t weigh(const struct flow *f, const uint64_t *set) {
     uint32_t total = 0;
     for (size_t w = 0; w < f->words; w++)
         for (uint64_t left = set[w]; left; left &= left - 1) {
-            size_t reg = w * 64 + (size_t)__builtin_ctzll(left) + (size_t)f->function->reg_first;
+            size_t reg = w * 64 + (size_t)__builtin_ctzll(left) +
+                         (size_t)f->function->reg_first;
             if (f->varying[reg])
-                total += (emu_type_bytes(f->module->registers.data[reg].type) + 3) / 4;
+                total +=
+                    (emu_type_bytes(f->module->registers.data[reg].type) + 3) /
+                    4;
         }
     return (uint16_t)(total > UINT16_MAX ? UINT16_MAX : total);
 }
@@ -154,15 +169,17 @@ static void join_target(const struct flow *f, uint64_t *set, int32_t target) {
 }
 
 /* Live behind an instruction: what its successors need. */
-static void live_behind(const struct flow *f, const struct emu_inst *inst, uint64_t *set) {
+static void live_behind(const struct flow *f, const struct emu_inst *inst,
+                        uint64_t *set) {
     bool branch = inst->exec == exec_bra || inst->exec == exec_brx_idx;
-    bool ends = inst->exec == exec_exit || inst->exec == exec_ret || inst->exec == exec_end ||
-                inst->exec == exec_trap;
+    bool ends = inst->exec == exec_exit || inst->exec == exec_ret ||
+                inst->exec == exec_end || inst->exec == exec_trap;
     if ((branch || ends) && inst->guard.reg < 0)
         memset(set, 0, f->words * 8);
     if (inst->exec == exec_bra)
         join_target(f, set, inst->target);
-    for (int32_t i = 0; inst->exec == exec_brx_idx && i < inst->target_count; i++)
+    for (int32_t i = 0; inst->exec == exec_brx_idx && i < inst->target_count;
+         i++)
         join_target(f, set, inst->targets[i]);
 }
 
@@ -189,8 +206,11 @@ static void make_target(struct flow *f, int32_t target) {
         *at = ARENA_NEW_ARRAY(f->arena, uint64_t, f->words);
 }
 
-static void analyse_function(struct emu_module *module, struct emu_function *function) {
-    struct flow f = {.module = module, .function = function, .arena = arena_create(),
+static void analyse_function(struct emu_module *module,
+                             struct emu_function *function) {
+    struct flow f = {.module = module,
+                     .function = function,
+                     .arena = arena_create(),
                      .size = function->end - function->first};
     size_t registers = (size_t)(function->reg_end - function->reg_first);
     f.words = registers / 64 + 1;
@@ -202,7 +222,8 @@ static void analyse_function(struct emu_module *module, struct emu_function *fun
         const struct emu_inst *inst = &module->insts.data[pc];
         if (inst->exec == exec_bra)
             make_target(&f, inst->target);
-        for (int32_t i = 0; inst->exec == exec_brx_idx && i < inst->target_count; i++)
+        for (int32_t i = 0;
+             inst->exec == exec_brx_idx && i < inst->target_count; i++)
             make_target(&f, inst->targets[i]);
     }
     uint64_t *set = ARENA_NEW_ARRAY(f.arena, uint64_t, f.words);

@@ -47,7 +47,8 @@ enum wait_kind {
     WAIT_BARRIER,
     WAIT_MBARRIER, /* try_wait: retried when the phase completes */
     WAIT_CLUSTER,  /* barrier.cluster.wait */
-    WAIT_POLL,     /* test_wait or a poll of memory failed: retried when all else waits */
+    WAIT_POLL, /* test_wait or a poll of memory failed: retried when all else
+                  waits */
 };
 
 struct split {
@@ -59,7 +60,7 @@ struct split {
     uint32_t wait_object; /* barrier number or shared address */
     uint32_t wait_parity; /* of a phase; result of a barrier's reduction */
     bool in_use;
-    bool woken;           /* runs its waiting instruction a second time */
+    bool woken; /* runs its waiting instruction a second time */
 };
 
 /* One cp.async of a warp whose lanes have not all waited for it. */
@@ -81,28 +82,30 @@ struct emu_warp {
     struct emu_cta *cta;
     const uint8_t *constants;
     uint8_t *regs;
-    uint32_t *init;       /* initialised lanes of each register */
-    uint8_t *reg_flight;  /* uses of each register by wgmma in flight; see wgmma.c */
+    uint32_t *init; /* initialised lanes of each register */
+    uint8_t
+        *reg_flight; /* uses of each register by wgmma in flight; see wgmma.c */
     int index;
-    uint32_t alive;       /* lanes that have not exited */
+    uint32_t alive; /* lanes that have not exited */
     uint32_t carry;
-    int32_t current;      /* split that runs */
+    int32_t current; /* split that runs */
     int32_t split_count;
     struct split splits[EMU_MAX_SPLITS];
-    struct vector_clock clock; /* what the warp knows */
-    struct vector_clock fenced; /* of it, what the async proxy sees */
+    struct vector_clock clock;     /* what the warp knows */
+    struct vector_clock fenced;    /* of it, what the async proxy sees */
     uint8_t *local, *local_shadow; /* lane-major, module->local_bytes each */
     VEC(struct async_copy) copies;
     uint32_t copy_group[EMU_LANES];
     VEC(struct wgmma_op) wgmma;
     uint32_t wgmma_group;
-    uint32_t wgmma_unfenced; /* accumulators or operands written since wgmma.fence */
+    uint32_t
+        wgmma_unfenced; /* accumulators or operands written since wgmma.fence */
     VEC(struct bulk_op) bulk; /* TMA stores not yet waited for */
     uint32_t bulk_group;
     uint32_t cluster_phase; /* at its last barrier.cluster.arrive */
-    int32_t reg_budget;   /* of setmaxnreg, 0: none */
-    uint64_t time;        /* of the timeline, cycles */
-    uint64_t *reg_ready;  /* timeline: cycle when a register is there */
+    int32_t reg_budget;     /* of setmaxnreg, 0: none */
+    uint64_t time;          /* of the timeline, cycles */
+    uint64_t *reg_ready;    /* timeline: cycle when a register is there */
     uint64_t instructions;
 };
 
@@ -117,7 +120,8 @@ struct named_barrier {
 /* An initialised mbarrier object. */
 struct mbarrier {
     uint32_t address;
-    bool live, fenced; /* fenced: its initialisation is visible to the async proxy */
+    bool live,
+        fenced; /* fenced: its initialisation is visible to the async proxy */
     uint32_t expected, pending, phase;
     int64_t tx;
     struct vector_clock arriving, released;
@@ -127,11 +131,12 @@ struct mbarrier {
 
 /* Shadow of shared memory, one entry for each 4 bytes; see shadow.c. */
 struct shared_shadow {
-    uint8_t *bytes;        /* low nibble: initialised; high: written by the last writer */
-    uint8_t *writer;       /* agent; bit 7: through the async proxy */
+    uint8_t
+        *bytes; /* low nibble: initialised; high: written by the last writer */
+    uint8_t *writer; /* agent; bit 7: through the async proxy */
     uint32_t *write_clock;
-    uint32_t *readers;     /* warps that read since the last write */
-    uint32_t *read_clock;  /* [warp][word] */
+    uint32_t *readers;    /* warps that read since the last write */
+    uint32_t *read_clock; /* [warp][word] */
 };
 
 struct pending_copy;
@@ -148,21 +153,23 @@ struct emu_cta {
     VEC(struct mbarrier) mbarriers;
     VEC(struct pending_copy) pending; /* TMA loads in flight */
     uint32_t async_clock;
-    struct vector_clock atomic_clock, atomic_fenced; /* of shared atomics and volatile */
+    struct vector_clock atomic_clock,
+        atomic_fenced; /* of shared atomics and volatile */
     uint32_t cluster_arrived, cluster_phase; /* barrier.cluster */
-    struct vector_clock cluster_clock, cluster_fenced, cluster_released, cluster_released_fenced;
+    struct vector_clock cluster_clock, cluster_fenced, cluster_released,
+        cluster_released_fenced;
     uint64_t random;
-    bool late;            /* complete asynchronous work only when nothing else runs */
-    bool failed;          /* stop: deadlock, trap, limit */
+    bool late;   /* complete asynchronous work only when nothing else runs */
+    bool failed; /* stop: deadlock, trap, limit */
     int alive_warps;
     int finished;
-    uint64_t steps;       /* warp instructions */
-    uint64_t idle_polls;  /* rounds in which every warp only polled */
+    uint64_t steps;      /* warp instructions */
+    uint64_t idle_polls; /* rounds in which every warp only polled */
     uint64_t unit_lanes[EMU_UNIT_COUNT];
     struct emu_counters counters;
-    struct arena *arena;  /* of the CTA: async queues, reports' details */
+    struct arena *arena; /* of the CTA: async queues, reports' details */
     VEC(struct report_slot) reports;
-    struct trace *trace;  /* NULL unless this CTA is traced */
+    struct trace *trace; /* NULL unless this CTA is traced */
 };
 
 struct emu_grid {
@@ -219,19 +226,23 @@ struct wgmma_op {
 
 /* Notes a fault of `inst` for the lowest lane of `lanes`; the same kind at the
  * same instruction is counted, not repeated. */
-void emu_report_add(struct emu_warp *warp, const struct emu_inst *inst, enum emu_report_kind kind,
-                uint32_t lanes, uint64_t address, const char *format, ...)
+void emu_report_add(struct emu_warp *warp, const struct emu_inst *inst,
+                    enum emu_report_kind kind, uint32_t lanes, uint64_t address,
+                    const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
 /* The same for the whole CTA. */
-void emu_report_cta(struct emu_cta *cta, const struct emu_inst *inst, enum emu_report_kind kind,
-                const char *format, ...) __attribute__((format(printf, 4, 5)));
+void emu_report_cta(struct emu_cta *cta, const struct emu_inst *inst,
+                    enum emu_report_kind kind, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
-static inline bool check_on(const struct emu_cta *cta, enum emu_report_kind kind) {
+static inline bool check_on(const struct emu_cta *cta,
+                            enum emu_report_kind kind) {
     return (cta->grid->options->checks >> kind) & 1;
 }
 
-/* ---- scheduling (schedule.c) ---------------------------------------------- */
+/* ---- scheduling (schedule.c) ----------------------------------------------
+ */
 
 /* The next number of the CTA's generator. */
 uint64_t emu_cta_random(struct emu_cta *cta);
@@ -241,11 +252,13 @@ void emu_warp_wake(struct emu_warp *warp, enum wait_kind kind, uint32_t object);
 void emu_cta_wake(struct emu_cta *cta, enum wait_kind kind, uint32_t object);
 
 /* The running split branches: `taken` lanes to `target`, the rest go on. */
-void emu_warp_diverge(struct emu_warp *warp, uint32_t taken, int32_t target, int32_t reconverge);
+void emu_warp_diverge(struct emu_warp *warp, uint32_t taken, int32_t target,
+                      int32_t reconverge);
 
 /* A child that runs `lanes` from `pc` until `end`; then the current split
  * executes its instruction again. */
-void emu_warp_call(struct emu_warp *warp, uint32_t lanes, int32_t pc, int32_t end);
+void emu_warp_call(struct emu_warp *warp, uint32_t lanes, int32_t pc,
+                   int32_t end);
 
 /* The lanes are gone. */
 void emu_warp_exit_lanes(struct emu_warp *warp, uint32_t lanes);
@@ -256,61 +269,74 @@ void emu_barrier_warp_exits(struct emu_cta *cta);
 /* Reports asynchronous work that the warp never waited for (async.c). */
 void emu_warp_check_end(struct emu_warp *warp);
 
-/* Runs up to `budget` instructions of the CTA; true when the CTA has finished. */
+/* Runs up to `budget` instructions of the CTA; true when the CTA has finished.
+ */
 bool emu_cta_run(struct emu_cta *cta, uint64_t budget);
 
 static inline struct split *warp_split(struct emu_warp *warp) {
     return &warp->splits[warp->current];
 }
 
-/* ---- vector clocks --------------------------------------------------------- */
+/* ---- vector clocks ---------------------------------------------------------
+ */
 
-static inline void clock_join(struct vector_clock *into, const struct vector_clock *from) {
+static inline void clock_join(struct vector_clock *into,
+                              const struct vector_clock *from) {
     for (int i = 0; i < EMU_AGENTS; i++)
         into->at[i] = into->at[i] > from->at[i] ? into->at[i] : from->at[i];
 }
 
 /* The warp publishes what it did to `clock`, then starts a new epoch. */
-static inline void clock_release(struct emu_warp *warp, struct vector_clock *clock,
+static inline void clock_release(struct emu_warp *warp,
+                                 struct vector_clock *clock,
                                  struct vector_clock *fenced) {
     clock_join(clock, &warp->clock);
     clock_join(fenced, &warp->fenced);
     warp->clock.at[warp->index]++;
 }
 
-static inline void clock_acquire(struct emu_warp *warp, const struct vector_clock *clock,
+static inline void clock_acquire(struct emu_warp *warp,
+                                 const struct vector_clock *clock,
                                  const struct vector_clock *fenced) {
     clock_join(&warp->clock, clock);
     clock_join(&warp->fenced, fenced);
 }
 
-/* ---- mbarriers (mbarrier.c) -------------------------------------------------- */
+/* ---- mbarriers (mbarrier.c)
+ * -------------------------------------------------- */
 
 /* The live mbarrier at a shared address, or NULL. */
 struct mbarrier *emu_mbarrier_find(struct emu_cta *cta, uint32_t address);
 
 /* The mbarrier, or NULL after a report that there is none. */
-struct mbarrier *emu_mbarrier_get(struct emu_warp *warp, const struct emu_inst *inst,
-                              uint32_t active, uint32_t address);
+struct mbarrier *emu_mbarrier_get(struct emu_warp *warp,
+                                  const struct emu_inst *inst, uint32_t active,
+                                  uint32_t address);
 
 /* `count` arrivals of a warp, with release. */
 void emu_mbarrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
-                     struct mbarrier *barrier, uint32_t lanes, uint32_t count);
+                         struct mbarrier *barrier, uint32_t lanes,
+                         uint32_t count);
 
 /* Ends the TMA stores of a warp that exits (tma.c). */
 void emu_bulk_finish(struct emu_warp *warp);
 
-/* `bytes` of an asynchronous copy have arrived; completes the phase when due. */
-void emu_mbarrier_complete_tx(struct emu_cta *cta, struct mbarrier *barrier, uint32_t bytes,
-                          uint32_t async_clock);
+/* `bytes` of an asynchronous copy have arrived; completes the phase when due.
+ */
+void emu_mbarrier_complete_tx(struct emu_cta *cta, struct mbarrier *barrier,
+                              uint32_t bytes, uint32_t async_clock);
 
-/* Reports registers of the instruction that a wgmma in flight uses (wgmma.c). */
-void emu_wgmma_check_registers(struct emu_warp *warp, const struct emu_inst *inst, uint32_t active);
+/* Reports registers of the instruction that a wgmma in flight uses (wgmma.c).
+ */
+void emu_wgmma_check_registers(struct emu_warp *warp,
+                               const struct emu_inst *inst, uint32_t active);
 
-/* Notes registers written by other instructions, for the check of wgmma.fence. */
+/* Notes registers written by other instructions, for the check of wgmma.fence.
+ */
 void emu_wgmma_note_writes(struct emu_warp *warp, const struct emu_inst *inst);
 
-/* Completes one asynchronous copy chosen by the seed; false when there is none. */
+/* Completes one asynchronous copy chosen by the seed; false when there is none.
+ */
 bool emu_cta_complete_pending(struct emu_cta *cta);
 
 #endif

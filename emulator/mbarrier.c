@@ -12,32 +12,40 @@ enum { MBARRIER_MAX_COUNT = (1 << 20) - 1 };
 
 struct mbarrier *emu_mbarrier_find(struct emu_cta *cta, uint32_t address) {
     for (size_t i = 0; i < cta->mbarriers.count; i++)
-        if (cta->mbarriers.data[i].live && cta->mbarriers.data[i].address == address)
+        if (cta->mbarriers.data[i].live &&
+            cta->mbarriers.data[i].address == address)
             return &cta->mbarriers.data[i];
     return NULL;
 }
 
-struct mbarrier *emu_mbarrier_get(struct emu_warp *warp, const struct emu_inst *inst,
-                              uint32_t active, uint32_t address) {
+struct mbarrier *emu_mbarrier_get(struct emu_warp *warp,
+                                  const struct emu_inst *inst, uint32_t active,
+                                  uint32_t address) {
     struct mbarrier *barrier = emu_mbarrier_find(warp->cta, address);
     if (!barrier && check_on(warp->cta, EMU_REPORT_BARRIER))
         emu_report_add(warp, inst, EMU_REPORT_BARRIER, active, address,
-                   "there is no initialised mbarrier at shared address %u", address);
+                       "there is no initialised mbarrier at shared address %u",
+                       address);
     return barrier;
 }
 
 /* The shared address of operand `i`, the same in all active lanes. */
-static uint32_t barrier_address(struct emu_warp *warp, const struct emu_inst *inst,
-                                uint32_t active, int i, int disp) {
+static uint32_t barrier_address(struct emu_warp *warp,
+                                const struct emu_inst *inst, uint32_t active,
+                                int i, int disp) {
     int l = __builtin_ctz(active);
-    uint64_t address = lane_value(warp, inst->src[i], l) + (uint64_t)inst->disp[disp], offset;
-    if (inst->src[i].width == 8 && emu_access_resolve(address, &offset) == EMU_SPACE_SHARED)
+    uint64_t address =
+                 lane_value(warp, inst->src[i], l) + (uint64_t)inst->disp[disp],
+             offset;
+    if (inst->src[i].width == 8 &&
+        emu_access_resolve(address, &offset) == EMU_SPACE_SHARED)
         return (uint32_t)offset;
     return (uint32_t)address;
 }
 
 /* The object's bytes count as written by synchronisation, never as a race. */
-static void touch(struct emu_warp *warp, const struct emu_inst *inst, uint32_t address) {
+static void touch(struct emu_warp *warp, const struct emu_inst *inst,
+                  uint32_t address) {
     struct access access = emu_access_plain(warp, inst);
     access.is_sync = true;
     emu_access_shared_range(&access, 0, address, 8, 8, true);
@@ -51,13 +59,17 @@ EXEC(mbarrier_init) {
         uint32_t count = src32(warp, inst, 1)->u[l];
         if (count == 0 || count > MBARRIER_MAX_COUNT)
             emu_report_add(warp, inst, EMU_REPORT_BARRIER, lane, address,
-                       "an mbarrier for %u arrivals", count);
-        if (emu_mbarrier_find(warp->cta, address) && check_on(warp->cta, EMU_REPORT_BARRIER))
+                           "an mbarrier for %u arrivals", count);
+        if (emu_mbarrier_find(warp->cta, address) &&
+            check_on(warp->cta, EMU_REPORT_BARRIER))
             emu_report_add(warp, inst, EMU_REPORT_BARRIER, lane, address,
-                       "the mbarrier at shared address %u is live already", address);
+                           "the mbarrier at shared address %u is live already",
+                           address);
         touch(warp, inst, address);
         struct mbarrier *b = emu_mbarrier_find(warp->cta, address);
-        struct mbarrier fresh = {.address = address, .live = true, .expected = count,
+        struct mbarrier fresh = {.address = address,
+                                 .live = true,
+                                 .expected = count,
                                  .pending = count};
         if (b)
             *b = fresh;
@@ -89,24 +101,26 @@ static void try_complete(struct emu_cta *cta, struct mbarrier *b) {
 }
 
 void emu_mbarrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
-                     struct mbarrier *b, uint32_t lanes, uint32_t count) {
+                         struct mbarrier *b, uint32_t lanes, uint32_t count) {
     struct emu_cta *cta = warp->cta;
     if (count > b->pending) {
         if (check_on(cta, EMU_REPORT_BARRIER))
             emu_report_add(warp, inst, EMU_REPORT_BARRIER, lanes, b->address,
-                       "%u arrivals at the mbarrier at %u, whose phase %u expects %u more", count,
-                       b->address, b->phase, b->pending);
+                           "%u arrivals at the mbarrier at %u, whose phase %u "
+                           "expects %u more",
+                           count, b->address, b->phase, b->pending);
         count = b->pending;
     }
     b->pending -= count;
     clock_release(warp, &b->arriving, &b->arriving_fenced);
-    b->arriving_time = b->arriving_time > warp->time ? b->arriving_time : warp->time;
+    b->arriving_time =
+        b->arriving_time > warp->time ? b->arriving_time : warp->time;
     cta->counters.barriers++;
     try_complete(cta, b);
 }
 
-void emu_mbarrier_complete_tx(struct emu_cta *cta, struct mbarrier *b, uint32_t bytes,
-                          uint32_t async_clock) {
+void emu_mbarrier_complete_tx(struct emu_cta *cta, struct mbarrier *b,
+                              uint32_t bytes, uint32_t async_clock) {
     b->tx -= bytes;
     uint32_t *seen = &b->arriving.at[EMU_AGENT_ASYNC];
     *seen = async_clock > *seen ? async_clock : *seen;
@@ -114,8 +128,8 @@ void emu_mbarrier_complete_tx(struct emu_cta *cta, struct mbarrier *b, uint32_t 
 }
 
 /* The token of the current phase: its number, so that test_wait can tell. */
-static void return_state(struct emu_warp *warp, const struct emu_inst *inst, uint32_t lanes,
-                         uint32_t phase) {
+static void return_state(struct emu_warp *warp, const struct emu_inst *inst,
+                         uint32_t lanes, uint32_t phase) {
     if (inst->dst_count == 0 || inst->dst[0].reg == EMU_REG_SINK)
         return;
     for (int l = 0; l < EMU_LANES; l++)
@@ -131,7 +145,9 @@ EXEC(mbarrier_arrive) {
         struct mbarrier *b = emu_mbarrier_get(warp, inst, lane, address);
         if (!b)
             return EMU_STEP_NEXT;
-        uint32_t count = inst->src_count > 1 ? src32(warp, inst, 1)->u[__builtin_ctz(left)] : 1;
+        uint32_t count = inst->src_count > 1
+                             ? src32(warp, inst, 1)->u[__builtin_ctz(left)]
+                             : 1;
         return_state(warp, inst, lane, b->phase);
         emu_mbarrier_arrive(warp, inst, b, lane, count);
     }
@@ -141,8 +157,8 @@ EXEC(mbarrier_arrive) {
 EXEC(mbarrier_expect_tx) {
     for (uint32_t left = active; left; left &= left - 1) {
         uint32_t lane = left & -left;
-        struct mbarrier *b =
-            emu_mbarrier_get(warp, inst, lane, barrier_address(warp, inst, lane, 0, 0));
+        struct mbarrier *b = emu_mbarrier_get(
+            warp, inst, lane, barrier_address(warp, inst, lane, 0, 0));
         if (b)
             b->tx += src32(warp, inst, 1)->u[__builtin_ctz(left)];
     }
@@ -152,8 +168,8 @@ EXEC(mbarrier_expect_tx) {
 EXEC(mbarrier_arrive_expect_tx) {
     for (uint32_t left = active; left; left &= left - 1) {
         uint32_t lane = left & -left;
-        struct mbarrier *b =
-            emu_mbarrier_get(warp, inst, lane, barrier_address(warp, inst, lane, 0, 0));
+        struct mbarrier *b = emu_mbarrier_get(
+            warp, inst, lane, barrier_address(warp, inst, lane, 0, 0));
         if (!b)
             return EMU_STEP_NEXT;
         b->tx += src32(warp, inst, 1)->u[__builtin_ctz(left)];
@@ -163,16 +179,20 @@ EXEC(mbarrier_arrive_expect_tx) {
     return EMU_STEP_NEXT;
 }
 
-/* Whether the awaited phase is over: the one of that parity, or of that token. */
-static bool phase_done(const struct mbarrier *b, bool parity, uint64_t operand) {
-    return parity ? (b->phase & 1) != (operand & 1) : b->phase != (uint32_t)operand;
+/* Whether the awaited phase is over: the one of that parity, or of that token.
+ */
+static bool phase_done(const struct mbarrier *b, bool parity,
+                       uint64_t operand) {
+    return parity ? (b->phase & 1) != (operand & 1)
+                  : b->phase != (uint32_t)operand;
 }
 
 /* test_wait and try_wait.  try_wait suspends until the phase completes; by the
  * seed it sometimes gives up first, as its time limit allows.  test_wait that
  * fails lets the others run before it looks again. */
-static enum emu_step wait_phase(struct emu_warp *warp, const struct emu_inst *inst,
-                                uint32_t active, enum wait_kind kind) {
+static enum emu_step wait_phase(struct emu_warp *warp,
+                                const struct emu_inst *inst, uint32_t active,
+                                enum wait_kind kind) {
     struct split *s = warp_split(warp);
     int l = __builtin_ctz(active);
     uint32_t address = barrier_address(warp, inst, active, 0, 0);
@@ -181,7 +201,9 @@ static enum emu_step wait_phase(struct emu_warp *warp, const struct emu_inst *in
     struct mbarrier *b = emu_mbarrier_get(warp, inst, active, address);
     s->woken = false;
     bool done = !b || phase_done(b, parity, operand);
-    bool gives_up = kind == WAIT_POLL ? woken : !woken && emu_cta_random(warp->cta) % 8 == 0;
+    bool gives_up = kind == WAIT_POLL
+                        ? woken
+                        : !woken && emu_cta_random(warp->cta) % 8 == 0;
     if (!done && (!gives_up || warp->cta->trace)) {
         s->wait = kind;
         s->wait_object = address;
@@ -190,15 +212,21 @@ static enum emu_step wait_phase(struct emu_warp *warp, const struct emu_inst *in
     }
     if (done && b) {
         clock_acquire(warp, &b->released, &b->released_fenced);
-        warp->time = warp->time > b->released_time ? warp->time : b->released_time;
+        warp->time =
+            warp->time > b->released_time ? warp->time : b->released_time;
     }
     set_predicate(warp, inst, 0, active, done ? ALL_LANES : 0);
     return EMU_STEP_NEXT;
 }
-EXEC(mbarrier_test_wait) { return wait_phase(warp, inst, active, WAIT_POLL); }
-EXEC(mbarrier_try_wait) { return wait_phase(warp, inst, active, WAIT_MBARRIER); }
+EXEC(mbarrier_test_wait) {
+    return wait_phase(warp, inst, active, WAIT_POLL);
+}
+EXEC(mbarrier_try_wait) {
+    return wait_phase(warp, inst, active, WAIT_MBARRIER);
+}
 
-/* ---- fences ---------------------------------------------------------------------- */
+/* ---- fences
+ * ---------------------------------------------------------------------- */
 
 /* fence.proxy.async: all that the warp knows of is now visible to the async
  * proxy; a later write has a later clock. */
@@ -254,11 +282,13 @@ EXEC(cluster_wait) {
         s->wait_object = 0;
         return EMU_STEP_BLOCK;
     }
-    clock_acquire(warp, &warp->cta->cluster_released, &warp->cta->cluster_released_fenced);
+    clock_acquire(warp, &warp->cta->cluster_released,
+                  &warp->cta->cluster_released_fenced);
     return EMU_STEP_NEXT;
 }
 
-/* ---- asynchronous completions -------------------------------------------------------- */
+/* ---- asynchronous completions
+ * -------------------------------------------------------- */
 
 bool emu_cta_complete_pending(struct emu_cta *cta) {
     size_t count = cta->pending.count, pick = 0;

@@ -33,23 +33,28 @@ void emu_memory_destroy(struct emu_memory *memory) {
     free(memory);
 }
 
-uint64_t emu_memory_allocate(struct emu_memory *memory, size_t size, const char *name) {
+uint64_t emu_memory_allocate(struct emu_memory *memory, size_t size,
+                             const char *name) {
     if (memory->count == memory->capacity) {
         size_t larger = memory->capacity ? memory->capacity * 2 : 16;
-        struct allocation *grown = realloc(memory->allocations, larger * sizeof *grown);
+        struct allocation *grown =
+            realloc(memory->allocations, larger * sizeof *grown);
         if (!grown)
             return 0;
         memory->allocations = grown;
         memory->capacity = larger;
     }
-    struct allocation a = {.address = memory->next, .size = size,
+    struct allocation a = {.address = memory->next,
+                           .size = size,
                            .bytes = malloc(size ? size : 1),
-                           .shadow = calloc(size ? size : 1, 1), .name = strdup(name)};
+                           .shadow = calloc(size ? size : 1, 1),
+                           .name = strdup(name)};
     if (!a.bytes || !a.shadow || !a.name) {
         release(&a);
         return 0;
     }
-    memset(a.bytes, 0xcd, size); /* what was never written is at least the same each time */
+    memset(a.bytes, 0xcd,
+           size); /* what was never written is at least the same each time */
     memory->allocations[memory->count++] = a;
     memory->next = (memory->next + size + memory_gap + 255) & ~(uint64_t)255;
     return a.address;
@@ -67,7 +72,8 @@ void emu_memory_free(struct emu_memory *memory, uint64_t address) {
     }
 }
 
-struct allocation *emu_memory_find_below(const struct emu_memory *memory, uint64_t address) {
+struct allocation *emu_memory_find_below(const struct emu_memory *memory,
+                                         uint64_t address) {
     size_t low = 0, high = memory->count;
     while (low < high) {
         size_t middle = (low + high) / 2;
@@ -79,21 +85,23 @@ struct allocation *emu_memory_find_below(const struct emu_memory *memory, uint64
     return low ? &memory->allocations[low - 1] : NULL;
 }
 
-struct allocation *emu_memory_find(const struct emu_memory *memory, uint64_t address) {
+struct allocation *emu_memory_find(const struct emu_memory *memory,
+                                   uint64_t address) {
     struct allocation *a = emu_memory_find_below(memory, address);
     return a && address - a->address < a->size ? a : NULL;
 }
 
-static struct allocation *find_range(const struct emu_memory *memory, uint64_t address,
-                                     size_t size) {
+static struct allocation *find_range(const struct emu_memory *memory,
+                                     uint64_t address, size_t size) {
     struct allocation *a = emu_memory_find_below(memory, address);
-    if (!a || address - a->address > a->size || size > a->size - (address - a->address))
+    if (!a || address - a->address > a->size ||
+        size > a->size - (address - a->address))
         return NULL;
     return a;
 }
 
-bool emu_memory_write(struct emu_memory *memory, uint64_t address, const void *bytes,
-                      size_t size) {
+bool emu_memory_write(struct emu_memory *memory, uint64_t address,
+                      const void *bytes, size_t size) {
     struct allocation *a = find_range(memory, address, size);
     if (!a)
         return false;
@@ -102,16 +110,16 @@ bool emu_memory_write(struct emu_memory *memory, uint64_t address, const void *b
     return true;
 }
 
-bool emu_memory_read(const struct emu_memory *memory, uint64_t address, void *bytes,
-                     size_t size) {
+bool emu_memory_read(const struct emu_memory *memory, uint64_t address,
+                     void *bytes, size_t size) {
     const struct allocation *a = find_range(memory, address, size);
     if (a)
         memcpy(bytes, a->bytes + (address - a->address), size);
     return a != NULL;
 }
 
-size_t emu_memory_count_uninitialised(const struct emu_memory *memory, uint64_t address,
-                                      size_t size) {
+size_t emu_memory_count_uninitialised(const struct emu_memory *memory,
+                                      uint64_t address, size_t size) {
     const struct allocation *a = find_range(memory, address, size);
     size_t count = a ? 0 : size;
     for (size_t i = 0; a && i < size; i++)
@@ -127,8 +135,8 @@ void emu_memory_begin_launch(struct emu_memory *memory) {
     }
 }
 
-void emu_memory_count_unique(const struct emu_memory *memory, uint64_t *out_read,
-                         uint64_t *out_written) {
+void emu_memory_count_unique(const struct emu_memory *memory,
+                             uint64_t *out_read, uint64_t *out_written) {
     *out_read = *out_written = 0;
     for (size_t i = 0; i < memory->count; i++) {
         const struct allocation *a = &memory->allocations[i];

@@ -14,7 +14,7 @@
 
 enum {
     SHADOW_INITIALISED = 1,
-    SHADOW_READ = 2,    /* since the launch began: for unique bytes */
+    SHADOW_READ = 2, /* since the launch began: for unique bytes */
     SHADOW_WRITTEN = 4,
 };
 
@@ -39,16 +39,18 @@ struct global_name {
 };
 
 /* The allocation that holds the byte at `address`, or NULL. */
-struct allocation *emu_memory_find(const struct emu_memory *memory, uint64_t address);
+struct allocation *emu_memory_find(const struct emu_memory *memory,
+                                   uint64_t address);
 
 /* The nearest allocation at or below the address, for messages, or NULL. */
-struct allocation *emu_memory_find_below(const struct emu_memory *memory, uint64_t address);
+struct allocation *emu_memory_find_below(const struct emu_memory *memory,
+                                         uint64_t address);
 
 /* Forgets which bytes a launch read and wrote. */
 void emu_memory_begin_launch(struct emu_memory *memory);
 
 /* Bytes read and written at least once since then. */
-void emu_memory_count_unique(const struct emu_memory *memory, uint64_t *out_read,
-                         uint64_t *out_written);
+void emu_memory_count_unique(const struct emu_memory *memory,
+                             uint64_t *out_read, uint64_t *out_written);
 
 #endif

@@ -11,46 +11,77 @@
 
 static int host_mode(enum emu_rounding rounding) {
     switch (rounding) {
-    case EMU_ROUND_RZ: return FE_TOWARDZERO;
-    case EMU_ROUND_RM: return FE_DOWNWARD;
-    case EMU_ROUND_RP: return FE_UPWARD;
+    case EMU_ROUND_RZ:
+        return FE_TOWARDZERO;
+    case EMU_ROUND_RM:
+        return FE_DOWNWARD;
+    case EMU_ROUND_RP:
+        return FE_UPWARD;
     case EMU_ROUND_NONE:
     case EMU_ROUND_RN:
     case EMU_ROUND_RNA:
-    default: return FE_TONEAREST;
+    default:
+        return FE_TONEAREST;
     }
 }
 
-uint32_t emu_f32_operation(char operation, float x, float y, float z, enum emu_rounding rounding) {
+uint32_t emu_f32_operation(char operation, float x, float y, float z,
+                           enum emu_rounding rounding) {
     volatile float a = x, b = y, c = z, result = 0;
     int old = fegetround();
     fesetround(host_mode(rounding));
     switch (operation) {
-    case '+': result = a + b; break;
-    case '-': result = a - b; break;
-    case '*': result = a * b; break;
-    case '/': result = a / b; break;
-    case 'f': result = fmaf(a, b, c); break;
-    case 'q': result = sqrtf(a); break;
-    default: break;
+    case '+':
+        result = a + b;
+        break;
+    case '-':
+        result = a - b;
+        break;
+    case '*':
+        result = a * b;
+        break;
+    case '/':
+        result = a / b;
+        break;
+    case 'f':
+        result = fmaf(a, b, c);
+        break;
+    case 'q':
+        result = sqrtf(a);
+        break;
+    default:
+        break;
     }
     fesetround(old);
     return canonical(bits_of(result));
 }
 
 uint64_t emu_f64_operation(char operation, double x, double y, double z,
-                       enum emu_rounding rounding) {
+                           enum emu_rounding rounding) {
     volatile double a = x, b = y, c = z, result = 0;
     int old = fegetround();
     fesetround(host_mode(rounding));
     switch (operation) {
-    case '+': result = a + b; break;
-    case '-': result = a - b; break;
-    case '*': result = a * b; break;
-    case '/': result = a / b; break;
-    case 'f': result = fma(a, b, c); break;
-    case 'q': result = sqrt(a); break;
-    default: break;
+    case '+':
+        result = a + b;
+        break;
+    case '-':
+        result = a - b;
+        break;
+    case '*':
+        result = a * b;
+        break;
+    case '/':
+        result = a / b;
+        break;
+    case 'f':
+        result = fma(a, b, c);
+        break;
+    case 'q':
+        result = sqrt(a);
+        break;
+    default:
+        break;
     }
     fesetround(old);
     return isnan(result) ? 0x7fffffffffffffffu : bits_of64(result);
@@ -58,13 +89,18 @@ uint64_t emu_f64_operation(char operation, double x, double y, double z,
 
 double emu_round_to_integral(double x, enum emu_rounding rounding) {
     switch (rounding) {
-    case EMU_ROUND_RZ: return trunc(x);
-    case EMU_ROUND_RM: return floor(x);
-    case EMU_ROUND_RP: return ceil(x);
-    case EMU_ROUND_RNA: return round(x);
+    case EMU_ROUND_RZ:
+        return trunc(x);
+    case EMU_ROUND_RM:
+        return floor(x);
+    case EMU_ROUND_RP:
+        return ceil(x);
+    case EMU_ROUND_RNA:
+        return round(x);
     case EMU_ROUND_NONE:
     case EMU_ROUND_RN:
-    default: return nearbyint(x);
+    default:
+        return nearbyint(x);
     }
 }
 
@@ -82,25 +118,31 @@ double emu_add_to_odd(double x, double y) {
 }
 
 /* Whether to add one unit after cutting `rest` (of a unit of `half`*2) off. */
-static bool rounds_up(uint64_t rest, uint64_t half, bool odd, bool negative, bool sticky,
-                      enum emu_rounding rounding) {
+static bool rounds_up(uint64_t rest, uint64_t half, bool odd, bool negative,
+                      bool sticky, enum emu_rounding rounding) {
     bool inexact = rest != 0 || sticky;
     switch (rounding) {
-    case EMU_ROUND_RZ: return false;
-    case EMU_ROUND_RM: return inexact && negative;
-    case EMU_ROUND_RP: return inexact && !negative;
-    case EMU_ROUND_RNA: return rest >= half;
+    case EMU_ROUND_RZ:
+        return false;
+    case EMU_ROUND_RM:
+        return inexact && negative;
+    case EMU_ROUND_RP:
+        return inexact && !negative;
+    case EMU_ROUND_RNA:
+        return rest >= half;
     case EMU_ROUND_NONE:
     case EMU_ROUND_RN:
-    default: return rest > half || (rest == half && (odd || sticky));
+    default:
+        return rest > half || (rest == half && (odd || sticky));
     }
 }
 
-uint32_t emu_round_to_format(double value, struct float_format format, enum emu_rounding rounding,
-                         bool sticky) {
+uint32_t emu_round_to_format(double value, struct float_format format,
+                             enum emu_rounding rounding, bool sticky) {
     uint64_t bits = bits_of64(value);
     bool negative = bits >> 63;
-    int bias = (1 << (format.exponent_bits - 1)) - 1, mantissa = format.mantissa_bits;
+    int bias = (1 << (format.exponent_bits - 1)) - 1,
+        mantissa = format.mantissa_bits;
     uint32_t sign = (uint32_t)negative << (format.exponent_bits + mantissa);
     uint32_t infinity = ((1u << format.exponent_bits) - 1) << mantissa;
     if (isnan(value))
@@ -108,7 +150,8 @@ uint32_t emu_round_to_format(double value, struct float_format format, enum emu_
     if (isinf(value))
         return sign | infinity;
     int exponent = (int)(bits >> 52 & 0x7ff) - 1023;
-    uint64_t fraction = (bits & 0xfffffffffffffu) | (exponent > -1023 ? 1ull << 52 : 0);
+    uint64_t fraction =
+        (bits & 0xfffffffffffffu) | (exponent > -1023 ? 1ull << 52 : 0);
     if (fraction == 0)
         return sign;
     int smallest = 1 - bias;
@@ -119,11 +162,13 @@ uint32_t emu_round_to_format(double value, struct float_format format, enum emu_
         cut = 60;
     }
     uint64_t kept = fraction >> cut, rest = fraction & ((1ull << cut) - 1);
-    kept += rounds_up(rest, 1ull << (cut - 1), kept & 1, negative, sticky, rounding);
+    kept += rounds_up(rest, 1ull << (cut - 1), kept & 1, negative, sticky,
+                      rounding);
     int biased = exponent < smallest ? 0 : exponent + bias - 1;
     uint64_t result = ((uint64_t)biased << mantissa) + kept;
     if (result >= infinity) {
-        bool stays_finite = rounding == EMU_ROUND_RZ || (rounding == EMU_ROUND_RM && !negative) ||
+        bool stays_finite = rounding == EMU_ROUND_RZ ||
+                            (rounding == EMU_ROUND_RM && !negative) ||
                             (rounding == EMU_ROUND_RP && negative);
         result = stays_finite ? infinity - 1 : infinity;
     }

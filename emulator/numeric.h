@@ -59,7 +59,8 @@ static inline float f32_of_bf16(uint32_t bits) {
 static inline float f32_of_f16(uint32_t bits) {
     uint32_t magnitude = (bits & 0x7fffu) << 13;
     float scaled = f32_of(magnitude) * f32_of(0x77800000u); /* 2^112 */
-    uint32_t result = magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : bits_of(scaled);
+    uint32_t result =
+        magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : bits_of(scaled);
     return f32_of(result | (bits & 0x8000u) << 16);
 }
 
@@ -73,7 +74,8 @@ static inline uint32_t bf16_of_f32(uint32_t bits) {
  * subnormal ones by adding 0.5, whose unit in the last place is 2^-24. */
 static inline uint32_t f16_of_f32(uint32_t bits) {
     uint32_t magnitude = bits & 0x7fffffffu, sign = bits >> 16 & 0x8000u;
-    uint32_t normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
+    uint32_t normal =
+        (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
     uint32_t subnormal = bits_of(f32_of(magnitude) + 0.5f) - 0x3f000000u;
     uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
     uint32_t result = magnitude >= 0x47800000u ? 0x7c00u : finite;
@@ -85,32 +87,36 @@ struct float_format {
     int exponent_bits, mantissa_bits;
 };
 
-/* Rounds the exact value (or, with `sticky`, a value truncated toward zero whose
- * lost part is not zero) to the format; the bits, right-aligned. */
-uint32_t emu_round_to_format(double value, struct float_format format, enum emu_rounding rounding,
-                         bool sticky);
+/* Rounds the exact value (or, with `sticky`, a value truncated toward zero
+ * whose lost part is not zero) to the format; the bits, right-aligned. */
+uint32_t emu_round_to_format(double value, struct float_format format,
+                             enum emu_rounding rounding, bool sticky);
 
 /* x + y with every lost bit or-ed into the last place, so that a second
  * rounding to a narrower format is right (round to odd). */
 double emu_add_to_odd(double x, double y);
 
-/* f32 operations in any rounding mode: '+', '-', '*', '/', 'f' (fma), 'q' (sqrt). */
-uint32_t emu_f32_operation(char operation, float x, float y, float z, enum emu_rounding rounding);
+/* f32 operations in any rounding mode: '+', '-', '*', '/', 'f' (fma), 'q'
+ * (sqrt). */
+uint32_t emu_f32_operation(char operation, float x, float y, float z,
+                           enum emu_rounding rounding);
 uint64_t emu_f64_operation(char operation, double x, double y, double z,
-                       enum emu_rounding rounding);
+                           enum emu_rounding rounding);
 
 /* x rounded to an integral value. */
 double emu_round_to_integral(double x, enum emu_rounding rounding);
 
 /* 16-bit floats as float and back, for either type. */
 static inline float half_to_float(uint32_t bits, enum emu_type type) {
-    return type == EMU_TYPE_bf16 || type == EMU_TYPE_bf16x2 ? f32_of_bf16(bits & 0xffff)
-                                                            : f32_of_f16(bits & 0xffff);
+    return type == EMU_TYPE_bf16 || type == EMU_TYPE_bf16x2
+               ? f32_of_bf16(bits & 0xffff)
+               : f32_of_f16(bits & 0xffff);
 }
 
 static inline struct float_format half_format(enum emu_type type) {
-    return type == EMU_TYPE_bf16 || type == EMU_TYPE_bf16x2 ? (struct float_format){8, 7}
-                                                            : (struct float_format){5, 10};
+    return type == EMU_TYPE_bf16 || type == EMU_TYPE_bf16x2
+               ? (struct float_format){8, 7}
+               : (struct float_format){5, 10};
 }
 
 #endif

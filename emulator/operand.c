@@ -14,7 +14,8 @@ static const char *const special_names[EMU_SPECIAL_COUNT] = {
 };
 
 /* The ordinary register behind a special one, made on first use. */
-static struct symbol *special_register(struct parser *parser, const char *name) {
+static struct symbol *special_register(struct parser *parser,
+                                       const char *name) {
     for (int i = 0; i < EMU_SPECIAL_COUNT; i++) {
         if (strcmp(special_names[i], name) != 0)
             continue;
@@ -22,7 +23,8 @@ static struct symbol *special_register(struct parser *parser, const char *name) 
             parser->module->special[i] =
                 emu_parse_add_register(parser, special_names[i], EMU_TYPE_u32);
         struct symbol *symbol = ARENA_NEW(parser->arena, struct symbol);
-        *symbol = (struct symbol){.name = special_names[i], .kind = SYMBOL_REGISTER,
+        *symbol = (struct symbol){.name = special_names[i],
+                                  .kind = SYMBOL_REGISTER,
                                   .index = parser->module->special[i]};
         return symbol;
     }
@@ -66,8 +68,9 @@ static void parse_number(struct parser *parser, struct raw_operand *out) {
         out->value = (int64_t)(value ^ (negative ? 1ull << 63 : 0));
     } else {
         emu_parse_fail(parser, "expected an operand, found '%.*s'",
-                   parser->token.length > 40 ? 40 : (int)parser->token.length,
-                   parser->token.text);
+                       parser->token.length > 40 ? 40
+                                                 : (int)parser->token.length,
+                       parser->token.text);
     }
     emu_parse_advance(parser);
 }
@@ -75,8 +78,8 @@ static void parse_number(struct parser *parser, struct raw_operand *out) {
 static struct raw_operand parse_operand(struct parser *parser, int nesting);
 
 /* Operands up to `close`, into `out`. */
-static void parse_sequence(struct parser *parser, struct raw_operand *out, char close,
-                           int nesting) {
+static void parse_sequence(struct parser *parser, struct raw_operand *out,
+                           char close, int nesting) {
     VEC(struct raw_operand) items = {0};
     while (!emu_parse_accept(parser, close)) {
         if (items.count && !emu_parse_accept(parser, ','))
@@ -90,7 +93,8 @@ static void parse_sequence(struct parser *parser, struct raw_operand *out, char 
 }
 
 /* [base], [base+4], [base+-4], [base, {coordinates}] behind the bracket. */
-static void parse_address(struct parser *parser, struct raw_operand *out, int nesting) {
+static void parse_address(struct parser *parser, struct raw_operand *out,
+                          int nesting) {
     out->kind = RAW_ADDRESS;
     out->items = ARENA_NEW_ARRAY(parser->arena, struct raw_operand, 2);
     out->items[0] = parse_operand(parser, nesting + 1);
@@ -151,7 +155,8 @@ static struct emu_value parse_guard(struct parser *parser) {
 
 /* The position that belongs to the instruction just read. */
 static const char *instruction_origin(struct parser *parser) {
-    if (parser->lexer.trailing && parser->lexer.trailing_line == parser->inst_line) {
+    if (parser->lexer.trailing &&
+        parser->lexer.trailing_line == parser->inst_line) {
         const char *trailing = parser->lexer.trailing;
         parser->lexer.trailing = NULL;
         return trailing;
@@ -161,7 +166,8 @@ static const char *instruction_origin(struct parser *parser) {
 
 void emu_parse_instruction(struct parser *parser) {
     struct raw_operand operands[PARSE_MAX_OPERANDS];
-    struct emu_inst inst = {.line = parser->token.line, .source = (uint16_t)parser->source,
+    struct emu_inst inst = {.line = parser->token.line,
+                            .source = (uint16_t)parser->source,
                             .reconverge = -1};
     int count = 0;
     parser->origin = parser->lexer.origin;

@@ -25,7 +25,8 @@ void emu_parse_fail(struct parser *parser, const char *format, ...) {
     while (text && text + length < end && length < 160 && text[length] != ';' &&
            text[length] != '\n')
         length++;
-    snprintf(parser->error->text, sizeof parser->error->text, "%s:%d: error: %s%s%.*s",
+    snprintf(parser->error->text, sizeof parser->error->text,
+             "%s:%d: error: %s%s%.*s",
              parser->module->sources[parser->source].name, line, message,
              length ? "\n    " : "", length, text ? text : "");
     longjmp(*parser->failed, 1);
@@ -34,9 +35,10 @@ void emu_parse_fail(struct parser *parser, const char *format, ...) {
 void emu_parse_advance(struct parser *parser) {
     parser->token = emu_lexer_next(&parser->lexer);
     if (parser->token.kind == TOKEN_BAD)
-        emu_parse_fail(parser, "line %d: malformed token '%.*s'", parser->token.line,
-                   parser->token.length > 20 ? 20 : (int)parser->token.length,
-                   parser->token.text);
+        emu_parse_fail(
+            parser, "line %d: malformed token '%.*s'", parser->token.line,
+            parser->token.length > 20 ? 20 : (int)parser->token.length,
+            parser->token.text);
 }
 
 bool emu_parse_is(const struct parser *parser, char punct) {
@@ -68,16 +70,18 @@ void emu_parse_expect(struct parser *parser, char punct) {
         return;
     const struct token *token = &parser->token;
     emu_parse_fail(parser, "expected '%c', found '%.*s'", punct,
-               token->length > 40 ? 40 : (int)token->length, token->text);
+                   token->length > 40 ? 40 : (int)token->length, token->text);
 }
 
 const char *emu_parse_name(struct parser *parser) {
     const struct token *token = &parser->token;
     if (token->kind != TOKEN_WORD)
         emu_parse_fail(parser, "expected a name, found '%.*s'",
-                   token->length > 40 ? 40 : (int)token->length, token->text);
+                       token->length > 40 ? 40 : (int)token->length,
+                       token->text);
     if (token->length > 4096)
-        emu_parse_fail(parser, "a name of %zu bytes; the limit is 4096", token->length);
+        emu_parse_fail(parser, "a name of %zu bytes; the limit is 4096",
+                       token->length);
     const char *name = arena_strndup(parser->arena, token->text, token->length);
     emu_parse_advance(parser);
     return name;
@@ -90,8 +94,8 @@ int64_t emu_parse_integer(struct parser *parser, int64_t low, int64_t high) {
     int64_t value = (int64_t)parser->token.value;
     value = negative ? (int64_t)(0 - (uint64_t)value) : value;
     if (value < low || value > high)
-        emu_parse_fail(parser, "%lld is not in [%lld, %lld]", (long long)value, (long long)low,
-                   (long long)high);
+        emu_parse_fail(parser, "%lld is not in [%lld, %lld]", (long long)value,
+                       (long long)low, (long long)high);
     emu_parse_advance(parser);
     return value;
 }
@@ -119,7 +123,8 @@ static void parse_registers(struct parser *parser) {
         }
         for (int64_t i = 0; i < (count < 0 ? 1 : count); i++) {
             const char *full = count < 0 ? name
-                                         : arena_printf(parser->arena, "%s%lld", name, (long long)i);
+                                         : arena_printf(parser->arena, "%s%lld",
+                                                        name, (long long)i);
             emu_parse_declare(parser, full, SYMBOL_REGISTER)->index =
                 emu_parse_add_register(parser, full, type);
         }
@@ -134,8 +139,9 @@ static void parse_loc(struct parser *parser) {
     const char *name = file < 64 ? parser->loc_file[file] : NULL;
     /* Before the last token is skipped: a comment behind it comes later. */
     if (line > 0 && name)
-        parser->lexer.origin = arena_printf(parser->arena, "%s:%lld:%llu", name, (long long)line,
-                                            (unsigned long long)parser->token.value);
+        parser->lexer.origin =
+            arena_printf(parser->arena, "%s:%lld:%llu", name, (long long)line,
+                         (unsigned long long)parser->token.value);
     emu_parse_integer(parser, 0, INT32_MAX);
     while (emu_parse_accept(parser, ',')) {
         const char *word = emu_parse_name(parser);
@@ -187,7 +193,8 @@ static void parse_directive(struct parser *parser) {
     else if (emu_parse_accept_word(parser, ".pragma"))
         parse_pragma(parser);
     else if (!emu_parse_variable(parser, false))
-        emu_parse_fail(parser, "unsupported directive '%s'", emu_parse_name(parser));
+        emu_parse_fail(parser, "unsupported directive '%s'",
+                       emu_parse_name(parser));
 }
 
 static void parse_statement(struct parser *parser) {
@@ -200,12 +207,14 @@ static void parse_statement(struct parser *parser) {
         emu_parse_advance(parser);
     } else if (emu_parse_accept(parser, ';')) {
         return;
-    } else if (parser->token.kind == TOKEN_WORD && parser->token.text[0] == '.') {
+    } else if (parser->token.kind == TOKEN_WORD &&
+               parser->token.text[0] == '.') {
         parse_directive(parser);
     } else if (parser->token.kind == TOKEN_WORD || emu_parse_is(parser, '@')) {
         struct lexer ahead = parser->lexer;
         struct token next = emu_lexer_next(&ahead);
-        if (parser->token.kind == TOKEN_WORD && next.kind == TOKEN_PUNCT && next.punct == ':') {
+        if (parser->token.kind == TOKEN_WORD && next.kind == TOKEN_PUNCT &&
+            next.punct == ':') {
             const char *name = emu_parse_name(parser);
             emu_parse_expect(parser, ':');
             if (emu_parse_accept_word(parser, ".branchtargets"))
@@ -222,17 +231,20 @@ static void parse_statement(struct parser *parser) {
 }
 
 /* Labels to program counters, once the function is complete. */
-static void resolve_labels(struct parser *parser, struct emu_function *function) {
+static void resolve_labels(struct parser *parser,
+                           struct emu_function *function) {
     for (int32_t pc = function->first; pc < function->end; pc++) {
         struct emu_inst *inst = &parser->module->insts.data[pc];
         parser->inst_text = inst->text;
         parser->inst_line = inst->line;
         int32_t *labels = inst->targets ? inst->targets : &inst->target;
-        int32_t count = inst->targets ? inst->target_count : inst->reconverge == -2;
+        int32_t count =
+            inst->targets ? inst->target_count : inst->reconverge == -2;
         for (int32_t i = 0; i < count; i++) {
             int32_t label = labels[i];
             if (parser->labels.data[label] < 0)
-                emu_parse_fail(parser, "label '%s' is not defined", parser->label_names.data[label]);
+                emu_parse_fail(parser, "label '%s' is not defined",
+                               parser->label_names.data[label]);
             labels[i] = parser->labels.data[label];
         }
     }
@@ -248,15 +260,21 @@ static void parse_body(struct parser *parser) {
     int line = parser->token.line;
     while (parser->depth > depth) {
         if (parser->token.kind == TOKEN_END)
-            emu_parse_fail(parser, "the body that starts at line %d has no end", line);
+            emu_parse_fail(parser, "the body that starts at line %d has no end",
+                           line);
         parse_statement(parser);
         if (module->insts.count > 1u << 22)
             emu_parse_fail(parser, "more than %u instructions", 1u << 22);
     }
     vec_push(parser->arena, &module->insts,
-             (struct emu_inst){.exec = exec_end, .guard.reg = -1, .text = "}",
-                               .text_length = 1, .line = parser->lexer.line, .origin = "",
-                               .source = (uint16_t)parser->source, .reconverge = -1});
+             (struct emu_inst){.exec = exec_end,
+                               .guard.reg = -1,
+                               .text = "}",
+                               .text_length = 1,
+                               .line = parser->lexer.line,
+                               .origin = "",
+                               .source = (uint16_t)parser->source,
+                               .reconverge = -1});
     struct emu_function *function = current_function(parser);
     function->end = (int32_t)module->insts.count;
     function->reg_end = (int32_t)module->registers.count;
@@ -268,22 +286,24 @@ static void parse_body(struct parser *parser) {
 /* Performance directives between a function's head and its body. */
 static void parse_function_directives(struct parser *parser) {
     struct emu_function *function = current_function(parser);
-    static const char *const counted[] = {".maxntid", ".reqntid", ".minnctapersm", ".maxnreg",
-                                          ".maxnctapersm", ".maxclusterrank",
-                                          ".reqnctapercluster"};
+    static const char *const counted[] = {
+        ".maxntid",      ".reqntid",        ".minnctapersm",     ".maxnreg",
+        ".maxnctapersm", ".maxclusterrank", ".reqnctapercluster"};
     while (parser->token.kind == TOKEN_WORD) {
         const char *word = emu_parse_name(parser);
         uint32_t values[3] = {1, 1, 1};
         size_t known = 0;
         while (known < 7 && strcmp(counted[known], word) != 0)
             known++;
-        if (known == 7 && strcmp(word, ".explicitcluster") != 0 && strcmp(word, ".noreturn") != 0 &&
-            strcmp(word, ".pragma") != 0)
-            emu_parse_fail(parser, "unsupported directive '%s' in front of a body", word);
+        if (known == 7 && strcmp(word, ".explicitcluster") != 0 &&
+            strcmp(word, ".noreturn") != 0 && strcmp(word, ".pragma") != 0)
+            emu_parse_fail(
+                parser, "unsupported directive '%s' in front of a body", word);
         if (strcmp(word, ".pragma") == 0)
             parse_pragma(parser);
         int axis = 0;
-        while (known < 7 && axis < 3 && (axis == 0 || emu_parse_accept(parser, ',')))
+        while (known < 7 && axis < 3 &&
+               (axis == 0 || emu_parse_accept(parser, ',')))
             values[axis++] = (uint32_t)emu_parse_integer(parser, 0, INT32_MAX);
         uint64_t product = (uint64_t)values[0] * values[1] * values[2];
         if (known == 0)
@@ -293,13 +313,16 @@ static void parse_function_directives(struct parser *parser) {
         else if (known == 2)
             function->min_ctas = values[0];
         else if (known == 6 && product != 1)
-            emu_parse_fail(parser, "clusters of %llu CTAs; only clusters of 1 are emulated",
-                       (unsigned long long)product);
+            emu_parse_fail(
+                parser,
+                "clusters of %llu CTAs; only clusters of 1 are emulated",
+                (unsigned long long)product);
     }
 }
 
 /* Adds or finds the function; a definition may follow a declaration. */
-static int32_t function_index(struct parser *parser, const char *name, bool entry) {
+static int32_t function_index(struct parser *parser, const char *name,
+                              bool entry) {
     struct symbol *symbol = emu_parse_lookup(parser, name);
     if (symbol && symbol->kind != SYMBOL_FUNCTION)
         emu_parse_fail(parser, "'%s' is declared twice", name);
@@ -311,18 +334,22 @@ static int32_t function_index(struct parser *parser, const char *name, bool entr
     parser->depth = depth;
     symbol->index = (int32_t)parser->module->functions.count;
     vec_push(parser->arena, &parser->module->functions,
-             (struct emu_function){.name = name, .entry = entry, .max_threads = 1024});
+             (struct emu_function){
+                 .name = name, .entry = entry, .max_threads = 1024});
     return symbol->index;
 }
 
 /* Results and parameters of one head; a definition replaces a declaration's. */
 static void set_params(struct parser *parser, struct emu_function *function,
-                       const struct param_list *results, const struct param_list *params) {
+                       const struct param_list *results,
+                       const struct param_list *params) {
     int32_t count = (int32_t)(results->count + params->count);
     if (function->params && function->param_count != count)
-        emu_parse_fail(parser, "'%s' was declared with %d parameters and results, here %d",
-                   function->name, (int)function->param_count, (int)count);
-    function->params = ARENA_NEW_ARRAY(parser->arena, struct emu_param, (size_t)count + 1);
+        emu_parse_fail(
+            parser, "'%s' was declared with %d parameters and results, here %d",
+            function->name, (int)function->param_count, (int)count);
+    function->params =
+        ARENA_NEW_ARRAY(parser->arena, struct emu_param, (size_t)count + 1);
     function->param_count = count;
     function->result_count = (int32_t)results->count;
     for (size_t i = 0; i < results->count; i++)
@@ -355,7 +382,8 @@ static void parse_function(struct parser *parser, bool entry) {
     parse_function_directives(parser);
     if (!emu_parse_accept(parser, ';')) {
         if (!emu_parse_is(parser, '{'))
-            emu_parse_fail(parser, "expected the body of '%s' (line %d)", name, line);
+            emu_parse_fail(parser, "expected the body of '%s' (line %d)", name,
+                           line);
         if (current_function(parser)->defined)
             emu_parse_fail(parser, "'%s' is defined twice", name);
         emu_parse_advance(parser);
@@ -366,13 +394,15 @@ static void parse_function(struct parser *parser, bool entry) {
     parser->function = -1;
 }
 
-/* ---- module --------------------------------------------------------------- */
+/* ---- module ---------------------------------------------------------------
+ */
 
 static void parse_file(struct parser *parser) {
     int64_t number = emu_parse_integer(parser, 0, INT32_MAX);
     if (parser->token.kind != TOKEN_STRING)
         emu_parse_fail(parser, "expected a file name after .file");
-    const char *name = arena_strndup(parser->arena, parser->token.text, parser->token.length);
+    const char *name =
+        arena_strndup(parser->arena, parser->token.text, parser->token.length);
     const char *base = strrchr(name, '/');
     if (number < 64)
         parser->loc_file[number] = base ? base + 1 : name;
@@ -398,13 +428,15 @@ static void parse_target(struct parser *parser) {
     do {
         const char *word = emu_parse_name(parser);
         if (strncmp(word, "sm_", 3) == 0)
-            parser->module->sm = atoi(word + 3) > parser->module->sm ? atoi(word + 3)
-                                                                     : parser->module->sm;
+            parser->module->sm = atoi(word + 3) > parser->module->sm
+                                     ? atoi(word + 3)
+                                     : parser->module->sm;
     } while (emu_parse_accept(parser, ','));
 }
 
 static void parse_module_item(struct parser *parser) {
-    while (emu_parse_accept_word(parser, ".visible") || emu_parse_accept_word(parser, ".weak") ||
+    while (emu_parse_accept_word(parser, ".visible") ||
+           emu_parse_accept_word(parser, ".weak") ||
            emu_parse_accept_word(parser, ".common"))
         continue;
     bool is_extern = emu_parse_accept_word(parser, ".extern");
@@ -432,8 +464,9 @@ static void parse_module_item(struct parser *parser) {
         parse_pragma(parser);
     } else {
         emu_parse_fail(parser, "expected a directive, found '%.*s'",
-                   parser->token.length > 40 ? 40 : (int)parser->token.length,
-                   parser->token.text);
+                       parser->token.length > 40 ? 40
+                                                 : (int)parser->token.length,
+                       parser->token.text);
     }
 }
 
@@ -442,7 +475,8 @@ static void scan_files(struct parser *parser) {
     struct lexer start = parser->lexer;
     for (struct token t = emu_lexer_next(&parser->lexer); t.kind != TOKEN_END;
          t = emu_lexer_next(&parser->lexer)) {
-        if (t.kind != TOKEN_WORD || t.length != 5 || memcmp(t.text, ".file", 5) != 0)
+        if (t.kind != TOKEN_WORD || t.length != 5 ||
+            memcmp(t.text, ".file", 5) != 0)
             continue;
         emu_parse_advance(parser);
         parse_file(parser);

@@ -18,27 +18,27 @@ enum symbol_kind {
 struct symbol {
     const char *name;
     enum symbol_kind kind;
-    enum emu_space space;  /* variables */
-    bool is_dynamic;       /* the extern .shared array */
-    bool is_local_param;   /* .param of a function: lives in local memory */
-    int32_t index;         /* register, function or label number */
+    enum emu_space space; /* variables */
+    bool is_dynamic;      /* the extern .shared array */
+    bool is_local_param;  /* .param of a function: lives in local memory */
+    int32_t index;        /* register, function or label number */
     uint64_t address;
     uint32_t size, align;
-    int32_t *targets;      /* label numbers */
+    int32_t *targets; /* label numbers */
     int32_t target_count;
     struct symbol *bucket_next, *scope_next;
 };
 
 enum raw_kind {
     RAW_REGISTER,
-    RAW_SPECIAL,  /* %clock and kin, and the special registers by name */
+    RAW_SPECIAL, /* %clock and kin, and the special registers by name */
     RAW_INTEGER,
     RAW_FLOAT32,
     RAW_FLOAT64,
-    RAW_NAME,     /* a symbol or a label not seen yet, plus value */
+    RAW_NAME, /* a symbol or a label not seen yet, plus value */
     RAW_VECTOR,
     RAW_LIST,
-    RAW_ADDRESS,  /* items[0] base, value displacement, items[1] coordinates */
+    RAW_ADDRESS, /* items[0] base, value displacement, items[1] coordinates */
     RAW_SINK,
 };
 
@@ -54,8 +54,13 @@ struct raw_operand {
     struct raw_operand *second; /* of p|q */
 };
 
-enum { PARSE_BUCKETS = 4096, PARSE_MAX_OPERANDS = 16, PARSE_CONSTANT_SLOTS = 8192,
-       PARSE_LABEL_BUCKETS = 1024, PARSE_OPCODES = 256 };
+enum {
+    PARSE_BUCKETS = 4096,
+    PARSE_MAX_OPERANDS = 16,
+    PARSE_CONSTANT_SLOTS = 8192,
+    PARSE_LABEL_BUCKETS = 1024,
+    PARSE_OPCODES = 256
+};
 
 struct constant_slot {
     bool used;
@@ -82,8 +87,8 @@ struct parser {
     struct emu_module *module;
     struct arena *arena;
     struct lexer lexer;
-    struct token token;       /* current */
-    int source;               /* index of the text */
+    struct token token; /* current */
+    int source;         /* index of the text */
     jmp_buf *failed;
     struct emu_error *error;
 
@@ -98,9 +103,9 @@ struct parser {
     uint32_t dynamic_align, static_shared;
     uint64_t global_bytes;
 
-    int32_t function;         /* index of the function being read, -1 outside */
-    bool entry_params;        /* the parameters being read are those of an entry */
-    VEC(int32_t) labels;      /* program counter of each label, -1: not yet */
+    int32_t function;    /* index of the function being read, -1 outside */
+    bool entry_params;   /* the parameters being read are those of an entry */
+    VEC(int32_t) labels; /* program counter of each label, -1: not yet */
     VEC(const char *) label_names;
     struct symbol *label_buckets[PARSE_LABEL_BUCKETS];
     const char *loc_file[64]; /* of .file, by number */
@@ -116,7 +121,8 @@ _Noreturn void emu_parse_fail(struct parser *parser, const char *format, ...)
 /* Moves to the next token. */
 void emu_parse_advance(struct parser *parser);
 
-/* Whether the token is this punctuation or word; emu_parse_accept also skips it. */
+/* Whether the token is this punctuation or word; emu_parse_accept also skips
+ * it. */
 bool emu_parse_is(const struct parser *parser, char punct);
 bool emu_parse_is_word(const struct parser *parser, const char *word);
 bool emu_parse_accept(struct parser *parser, char punct);
@@ -133,20 +139,24 @@ int64_t emu_parse_integer(struct parser *parser, int64_t low, int64_t high);
 void emu_parse_scope_open(struct parser *parser);
 void emu_parse_scope_close(struct parser *parser);
 struct symbol *emu_parse_lookup(const struct parser *parser, const char *name);
-struct symbol *emu_parse_declare(struct parser *parser, const char *name, enum symbol_kind kind);
+struct symbol *emu_parse_declare(struct parser *parser, const char *name,
+                                 enum symbol_kind kind);
 
 /* Forgets the labels of the function before. */
 void emu_parse_labels_reset(struct parser *parser);
 
 /* Adds a register of `type`; its number. */
-int32_t emu_parse_add_register(struct parser *parser, const char *name, enum emu_type type);
+int32_t emu_parse_add_register(struct parser *parser, const char *name,
+                               enum emu_type type);
 
 /* Byte offset (as ~offset) of a constant broadcast to all lanes. */
-int32_t emu_parse_constant(struct parser *parser, uint64_t value, uint8_t width);
+int32_t emu_parse_constant(struct parser *parser, uint64_t value,
+                           uint8_t width);
 
-/* The same for an address `addend` bytes into dynamic shared memory, whose place
- * is known at the end only; emu_parse_patch_shared then fills them in. */
-int32_t emu_parse_shared_constant(struct parser *parser, uint64_t addend, uint8_t width);
+/* The same for an address `addend` bytes into dynamic shared memory, whose
+ * place is known at the end only; emu_parse_patch_shared then fills them in. */
+int32_t emu_parse_shared_constant(struct parser *parser, uint64_t addend,
+                                  uint8_t width);
 void emu_parse_patch_shared(struct parser *parser, uint32_t dynamic_base);
 
 /* The type named by ".f32" and so on, EMU_TYPE_NONE for other words. */
@@ -160,7 +170,8 @@ struct param_list {
     size_t count, capacity;
 };
 
-/* A variable of any state space at the token; false when there is none (decl.c). */
+/* A variable of any state space at the token; false when there is none
+ * (decl.c). */
 bool emu_parse_variable(struct parser *parser, bool is_extern);
 
 /* ( .param …, .reg … ) of a function head; declares the names (decl.c). */
@@ -173,17 +184,19 @@ void emu_parse_text(struct parser *parser, int source);
 void emu_parse_instruction(struct parser *parser);
 
 /* Finds the form of `opcode` and binds the operands to `inst` (bind.c). */
-void emu_bind_instruction(struct parser *parser, struct emu_inst *inst, const char *opcode,
-                      const struct raw_operand *operands, int count);
+void emu_bind_instruction(struct parser *parser, struct emu_inst *inst,
+                          const char *opcode,
+                          const struct raw_operand *operands, int count);
 
 /* Value of a register, constant or symbol operand for a type; NULL, or the
  * reason why it does not fit. */
 const char *emu_bind_value(struct parser *parser, const struct raw_operand *raw,
-                       enum emu_type type, struct emu_value *out_value);
+                           enum emu_type type, struct emu_value *out_value);
 
 /* The operands of a call (call.c); false with the reason. */
-bool emu_bind_call(struct parser *parser, struct emu_inst *inst, const struct raw_operand *operands,
-               int count, char *why, size_t why_size);
+bool emu_bind_call(struct parser *parser, struct emu_inst *inst,
+                   const struct raw_operand *operands, int count, char *why,
+                   size_t why_size);
 
 /* Basic blocks and reconvergence points of one function (cfg.c). */
 void emu_cfg_analyse(struct emu_module *module, struct emu_function *function);

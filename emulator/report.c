@@ -16,8 +16,10 @@ const char *emu_report_kind_text(enum emu_report_kind kind) {
     return texts[kind];
 }
 
-/* The slot of (kind, instruction), new or found; NULL when there are too many. */
-static struct report_slot *find_slot(struct emu_cta *cta, const struct emu_inst *inst,
+/* The slot of (kind, instruction), new or found; NULL when there are too many.
+ */
+static struct report_slot *find_slot(struct emu_cta *cta,
+                                     const struct emu_inst *inst,
                                      enum emu_report_kind kind, bool *out_new) {
     int32_t pc = (int32_t)(inst - cta->grid->module->insts.data);
     *out_new = false;
@@ -30,16 +32,23 @@ static struct report_slot *find_slot(struct emu_cta *cta, const struct emu_inst 
         return NULL;
     *out_new = true;
     const struct emu_source *source = &cta->grid->module->sources[inst->source];
-    struct emu_report report = {.kind = kind, .file = source->name, .line = inst->line,
-                                .source = inst->origin, .warp = -1, .lane = -1};
-    report.instruction = arena_strndup(cta->arena, inst->text, (size_t)inst->text_length);
+    struct emu_report report = {.kind = kind,
+                                .file = source->name,
+                                .line = inst->line,
+                                .source = inst->origin,
+                                .warp = -1,
+                                .lane = -1};
+    report.instruction =
+        arena_strndup(cta->arena, inst->text, (size_t)inst->text_length);
     memcpy(report.cta, cta->id, sizeof report.cta);
-    vec_push(cta->arena, &cta->reports, (struct report_slot){.report = report, .pc = pc});
+    vec_push(cta->arena, &cta->reports,
+             (struct report_slot){.report = report, .pc = pc});
     return &cta->reports.data[cta->reports.count - 1];
 }
 
-void emu_report_add(struct emu_warp *warp, const struct emu_inst *inst, enum emu_report_kind kind,
-                uint32_t lanes, uint64_t address, const char *format, ...) {
+void emu_report_add(struct emu_warp *warp, const struct emu_inst *inst,
+                    enum emu_report_kind kind, uint32_t lanes, uint64_t address,
+                    const char *format, ...) {
     bool is_new;
     struct report_slot *slot = find_slot(warp->cta, inst, kind, &is_new);
     if (!slot)
@@ -56,8 +65,8 @@ void emu_report_add(struct emu_warp *warp, const struct emu_inst *inst, enum emu
     slot->report.address = address;
 }
 
-void emu_report_cta(struct emu_cta *cta, const struct emu_inst *inst, enum emu_report_kind kind,
-                const char *format, ...) {
+void emu_report_cta(struct emu_cta *cta, const struct emu_inst *inst,
+                    enum emu_report_kind kind, const char *format, ...) {
     bool is_new;
     struct report_slot *slot = find_slot(cta, inst, kind, &is_new);
     if (!slot)
@@ -71,27 +80,36 @@ void emu_report_cta(struct emu_cta *cta, const struct emu_inst *inst, enum emu_r
     va_end(args);
 }
 
-/* ---- deadlock -------------------------------------------------------------------- */
+/* ---- deadlock
+ * -------------------------------------------------------------------- */
 
-static void describe_wait(struct emu_cta *cta, struct strbuf *out, const struct split *s) {
+static void describe_wait(struct emu_cta *cta, struct strbuf *out,
+                          const struct split *s) {
     if (s->wait == WAIT_BARRIER) {
         const struct named_barrier *b = &cta->barriers[s->wait_object];
-        strbuf_printf(out, "waits at barrier %u, where %u of %u threads have arrived",
-                      s->wait_object, b->arrived,
-                      b->whole ? 32u * (uint32_t)cta->alive_warps : b->expected);
+        strbuf_printf(
+            out, "waits at barrier %u, where %u of %u threads have arrived",
+            s->wait_object, b->arrived,
+            b->whole ? 32u * (uint32_t)cta->alive_warps : b->expected);
     } else if (s->wait == WAIT_MBARRIER || s->wait == WAIT_POLL) {
         const struct mbarrier *b = emu_mbarrier_find(cta, s->wait_object);
-        strbuf_printf(out, "waits for the phase of parity %u of the mbarrier at shared address "
-                      "%u", s->wait_parity, s->wait_object);
+        strbuf_printf(out,
+                      "waits for the phase of parity %u of the mbarrier at "
+                      "shared address "
+                      "%u",
+                      s->wait_parity, s->wait_object);
         if (b)
-            strbuf_printf(out, " (phase %u, %u of %u arrivals missing, %lld bytes missing)",
-                          b->phase, b->pending, b->expected, (long long)b->tx);
+            strbuf_printf(
+                out,
+                " (phase %u, %u of %u arrivals missing, %lld bytes missing)",
+                b->phase, b->pending, b->expected, (long long)b->tx);
     } else {
         strbuf_append(out, "runs");
     }
 }
 
-static void describe_warp(struct emu_cta *cta, struct strbuf *out, const struct emu_warp *warp) {
+static void describe_warp(struct emu_cta *cta, struct strbuf *out,
+                          const struct emu_warp *warp) {
     const struct emu_module *module = cta->grid->module;
     if (!warp->alive) {
         strbuf_printf(out, "\n  warp %d: exited", warp->index);
@@ -101,10 +119,13 @@ static void describe_warp(struct emu_cta *cta, struct strbuf *out, const struct 
         const struct split *s = &warp->splits[i];
         if (!s->in_use || s->wait == WAIT_CHILDREN || !(s->mask & warp->alive))
             continue;
-        const struct emu_inst *inst = &module->insts.data[s->pc < 0 ? 0 : s->pc];
-        strbuf_printf(out, "\n  warp %d lanes 0x%08x: %s:%d%s%s%s: ", warp->index,
-                      s->mask & warp->alive, module->sources[inst->source].name, inst->line,
-                      inst->origin[0] ? " (" : "", inst->origin, inst->origin[0] ? ")" : "");
+        const struct emu_inst *inst =
+            &module->insts.data[s->pc < 0 ? 0 : s->pc];
+        strbuf_printf(out,
+                      "\n  warp %d lanes 0x%08x: %s:%d%s%s%s: ", warp->index,
+                      s->mask & warp->alive, module->sources[inst->source].name,
+                      inst->line, inst->origin[0] ? " (" : "", inst->origin,
+                      inst->origin[0] ? ")" : "");
         describe_wait(cta, out, s);
     }
 }
@@ -115,7 +136,8 @@ static const struct emu_inst *first_position(struct emu_cta *cta) {
     for (int w = 0; w < cta->warp_count; w++) {
         const struct emu_warp *warp = &cta->warps[w];
         for (int i = 0; warp->alive && i < warp->split_count; i++)
-            if (warp->splits[i].in_use && warp->splits[i].wait != WAIT_CHILDREN &&
+            if (warp->splits[i].in_use &&
+                warp->splits[i].wait != WAIT_CHILDREN &&
                 (warp->splits[i].mask & warp->alive) && warp->splits[i].pc >= 0)
                 return &module->insts.data[warp->splits[i].pc];
     }
@@ -130,13 +152,15 @@ void emu_report_deadlock(struct emu_cta *cta, const char *why) {
     strbuf_append(&text, why);
     for (int w = 0; w < cta->warp_count; w++)
         describe_warp(cta, &text, &cta->warps[w]);
-    emu_report_cta(cta, first_position(cta), EMU_REPORT_DEADLOCK, "%s", strbuf_text(&text));
+    emu_report_cta(cta, first_position(cta), EMU_REPORT_DEADLOCK, "%s",
+                   strbuf_text(&text));
 }
 
 void emu_report_print(const struct emu_report *r, FILE *stream) {
-    fprintf(stream, "%s:%d: %s\n    %s\n", r->file, r->line, emu_report_kind_text(r->kind),
-            r->instruction);
-    fprintf(stream, "  %s\n  CTA (%u, %u, %u)", r->detail, r->cta[0], r->cta[1], r->cta[2]);
+    fprintf(stream, "%s:%d: %s\n    %s\n", r->file, r->line,
+            emu_report_kind_text(r->kind), r->instruction);
+    fprintf(stream, "  %s\n  CTA (%u, %u, %u)", r->detail, r->cta[0], r->cta[1],
+            r->cta[2]);
     if (r->warp >= 0)
         fprintf(stream, ", warp %d", r->warp);
     if (r->lane >= 0)

@@ -16,7 +16,8 @@ uint64_t emu_cta_random(struct emu_cta *cta) {
     return z ^ (z >> 31);
 }
 
-void emu_warp_wake(struct emu_warp *warp, enum wait_kind kind, uint32_t object) {
+void emu_warp_wake(struct emu_warp *warp, enum wait_kind kind,
+                   uint32_t object) {
     for (int i = 0; i < warp->split_count; i++) {
         struct split *s = &warp->splits[i];
         if (!s->in_use || s->wait != kind || s->wait_object != object)
@@ -32,29 +33,36 @@ void emu_cta_wake(struct emu_cta *cta, enum wait_kind kind, uint32_t object) {
         emu_warp_wake(&cta->warps[w], kind, object);
 }
 
-/* ---- divergence -------------------------------------------------------------- */
+/* ---- divergence
+ * -------------------------------------------------------------- */
 
-static int32_t new_split(struct emu_warp *warp, uint32_t mask, int32_t pc, int32_t reconverge,
-                         int32_t parent) {
+static int32_t new_split(struct emu_warp *warp, uint32_t mask, int32_t pc,
+                         int32_t reconverge, int32_t parent) {
     int32_t i = 0;
     while (i < warp->split_count && warp->splits[i].in_use)
         i++;
     if (i == EMU_MAX_SPLITS) {
-        emu_report_cta(warp->cta, &warp->cta->grid->module->insts.data[pc], EMU_REPORT_INVALID,
-                   "warp %d has more than %d diverged groups", warp->index, EMU_MAX_SPLITS);
+        emu_report_cta(warp->cta, &warp->cta->grid->module->insts.data[pc],
+                       EMU_REPORT_INVALID,
+                       "warp %d has more than %d diverged groups", warp->index,
+                       EMU_MAX_SPLITS);
         warp->cta->failed = true;
         return -1;
     }
     if (i == warp->split_count)
         warp->split_count++;
-    warp->splits[i] = (struct split){.pc = pc, .reconverge = reconverge, .mask = mask,
-                                     .parent = parent, .in_use = true};
+    warp->splits[i] = (struct split){.pc = pc,
+                                     .reconverge = reconverge,
+                                     .mask = mask,
+                                     .parent = parent,
+                                     .in_use = true};
     if (parent >= 0)
         warp->splits[parent].children++;
     return i;
 }
 
-void emu_warp_diverge(struct emu_warp *warp, uint32_t taken, int32_t target, int32_t reconverge) {
+void emu_warp_diverge(struct emu_warp *warp, uint32_t taken, int32_t target,
+                      int32_t reconverge) {
     int32_t own = warp->current, next = warp_split(warp)->pc + 1;
     uint32_t rest = warp->splits[own].mask & warp->alive & ~taken;
     struct {
@@ -81,13 +89,15 @@ void emu_warp_diverge(struct emu_warp *warp, uint32_t taken, int32_t target, int
             warp->splits[own].pc = side[k].pc;
             last = own;
         } else {
-            last = new_split(warp, side[k].mask, side[k].pc, reconverge, parent);
+            last =
+                new_split(warp, side[k].mask, side[k].pc, reconverge, parent);
         }
     }
     warp->current = last >= 0 ? last : own;
 }
 
-void emu_warp_call(struct emu_warp *warp, uint32_t lanes, int32_t pc, int32_t end) {
+void emu_warp_call(struct emu_warp *warp, uint32_t lanes, int32_t pc,
+                   int32_t end) {
     int32_t own = warp->current;
     warp->splits[own].wait = WAIT_CHILDREN;
     int32_t child = new_split(warp, lanes, pc, end, own);
@@ -116,7 +126,8 @@ void emu_warp_exit_lanes(struct emu_warp *warp, uint32_t lanes) {
     emu_warp_check_end(warp);
 }
 
-/* ---- one warp's turn ----------------------------------------------------------- */
+/* ---- one warp's turn
+ * ----------------------------------------------------------- */
 
 static bool is_runnable(const struct split *s) {
     return s->in_use && s->wait == WAIT_NONE;
@@ -146,9 +157,11 @@ static void check_registers(struct emu_warp *warp, const struct emu_inst *inst,
         if (reg < 0 || !(active & ~warp->init[reg]))
             continue;
         if (check_on(warp->cta, EMU_REPORT_UNINITIALISED_REGISTER))
-            emu_report_add(warp, inst, EMU_REPORT_UNINITIALISED_REGISTER, active & ~warp->init[reg], 0,
-                       "%s was never written in lanes 0x%08x", module->registers.data[reg].name,
-                       active & ~warp->init[reg]);
+            emu_report_add(warp, inst, EMU_REPORT_UNINITIALISED_REGISTER,
+                           active & ~warp->init[reg], 0,
+                           "%s was never written in lanes 0x%08x",
+                           module->registers.data[reg].name,
+                           active & ~warp->init[reg]);
         warp->init[reg] |= active; /* once is enough */
     }
     if (warp->wgmma.count)
@@ -156,17 +169,19 @@ static void check_registers(struct emu_warp *warp, const struct emu_inst *inst,
     if (warp->reg_budget && inst->live > warp->reg_budget &&
         check_on(warp->cta, EMU_REPORT_REGISTER_BUDGET))
         emu_report_add(warp, inst, EMU_REPORT_REGISTER_BUDGET, active, 0,
-                   "%d registers are live here, setmaxnreg left %d", inst->live,
-                   warp->reg_budget);
+                       "%d registers are live here, setmaxnreg left %d",
+                       inst->live, warp->reg_budget);
 }
 
-static uint32_t guarded(struct emu_warp *warp, const struct emu_inst *inst, uint32_t lanes) {
+static uint32_t guarded(struct emu_warp *warp, const struct emu_inst *inst,
+                        uint32_t lanes) {
     uint32_t mask;
     memcpy(&mask, value_at(warp, inst->guard), sizeof mask);
     uint32_t unknown = lanes & ~warp->init[inst->guard.reg];
     if (unknown && check_on(warp->cta, EMU_REPORT_UNINITIALISED_REGISTER))
-        emu_report_add(warp, inst, EMU_REPORT_UNINITIALISED_REGISTER, unknown, 0,
-                   "the guard was never written in lanes 0x%08x", unknown);
+        emu_report_add(warp, inst, EMU_REPORT_UNINITIALISED_REGISTER, unknown,
+                       0, "the guard was never written in lanes 0x%08x",
+                       unknown);
     return lanes & (inst->guard.negated ? ~mask : mask);
 }
 
@@ -213,7 +228,8 @@ static void run_warp(struct emu_warp *warp, uint64_t turn) {
     }
 }
 
-/* ---- the CTA -------------------------------------------------------------------- */
+/* ---- the CTA
+ * -------------------------------------------------------------------- */
 
 static struct emu_warp *pick_warp(struct emu_cta *cta) {
     struct emu_warp *pick = NULL;
@@ -249,7 +265,8 @@ static bool wake_pollers(struct emu_cta *cta) {
 }
 
 bool emu_cta_run(struct emu_cta *cta, uint64_t budget) {
-    uint64_t end = cta->steps + budget, limit = cta->grid->options->max_instructions;
+    uint64_t end = cta->steps + budget,
+             limit = cta->grid->options->max_instructions;
     while (cta->alive_warps > 0 && !cta->failed && cta->steps < end) {
         struct emu_warp *warp = pick_warp(cta);
         if (!warp) {

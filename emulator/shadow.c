@@ -2,10 +2,10 @@
  *
  * The race check is happens-before with vector clocks, in the manner of
  * FastTrack (Flanagan and Freund, PLDI 2009), with a warp as the thread: a word
- * keeps the epoch (agent, clock) of its last write and, for each warp, the clock
- * of its last read since.  An access is ordered after an epoch when the warp's
- * vector clock has reached it.  Barriers and mbarriers carry clocks from warp to
- * warp.  Lanes of one warp are not checked against each other.
+ * keeps the epoch (agent, clock) of its last write and, for each warp, the
+ * clock of its last read since.  An access is ordered after an epoch when the
+ * warp's vector clock has reached it.  Barriers and mbarriers carry clocks from
+ * warp to warp.  Lanes of one warp are not checked against each other.
  *
  * Work in flight has the clock infinity, which no vector clock reaches: whoever
  * touches such a word did not wait.  The async proxy sees a generic write only
@@ -19,7 +19,8 @@
 enum { WRITER_ASYNC = 0x80, WRITER_AGENT = 0x7f };
 
 /* Bytes [address, address+size) within a word, as a nibble. */
-static inline uint32_t word_nibble(uint32_t word, uint32_t address, uint32_t size) {
+static inline uint32_t word_nibble(uint32_t word, uint32_t address,
+                                   uint32_t size) {
     uint32_t first = word * 4, last = first + 4, end = address + size;
     uint32_t nibble = 15;
     if (address > first)
@@ -36,20 +37,24 @@ static const char *agent_name(struct emu_cta *cta, int agent, uint32_t clock) {
     return arena_printf(cta->arena, "warp %d%s", agent, in_flight);
 }
 
-static void report_conflict(struct access *a, int lane, uint32_t word, bool write,
-                            const char *what, int agent, uint32_t clock) {
+static void report_conflict(struct access *a, int lane, uint32_t word,
+                            bool write, const char *what, int agent,
+                            uint32_t clock) {
     struct emu_cta *cta = a->warp->cta;
-    enum emu_report_kind kind =
-        clock == EMU_CLOCK_IN_FLIGHT ? EMU_REPORT_ASYNC_IN_FLIGHT : EMU_REPORT_RACE;
+    enum emu_report_kind kind = clock == EMU_CLOCK_IN_FLIGHT
+                                    ? EMU_REPORT_ASYNC_IN_FLIGHT
+                                    : EMU_REPORT_RACE;
     if (check_on(cta, kind))
-        emu_report_add(a->warp, a->inst, kind, 1u << lane, word * 4u,
-                   "%s shared memory that %s by %s with no synchronisation between",
-                   write ? "writes" : "reads", what, agent_name(cta, agent, clock));
+        emu_report_add(
+            a->warp, a->inst, kind, 1u << lane, word * 4u,
+            "%s shared memory that %s by %s with no synchronisation between",
+            write ? "writes" : "reads", what, agent_name(cta, agent, clock));
 }
 
-/* Once reported, a word is made to look ordered, or every later access repeats it. */
-static void check_last_write(struct access *a, int lane, uint32_t word, uint32_t nibble,
-                             bool write) {
+/* Once reported, a word is made to look ordered, or every later access repeats
+ * it. */
+static void check_last_write(struct access *a, int lane, uint32_t word,
+                             uint32_t nibble, bool write) {
     struct shared_shadow *s = &a->warp->cta->shadow;
     int agent = s->writer[word] & WRITER_AGENT;
     uint32_t clock = s->write_clock[word];
@@ -59,19 +64,25 @@ static void check_last_write(struct access *a, int lane, uint32_t word, uint32_t
         clock == EMU_CLOCK_IN_FLIGHT || clock <= a->warp->fenced.at[agent])
         return;
     if (check_on(a->warp->cta, EMU_REPORT_PROXY))
-        emu_report_add(a->warp, a->inst, EMU_REPORT_PROXY, 1u << lane, word * 4u,
-                   "warp %d wrote it through the generic proxy; fence.proxy.async is missing "
-                   "between", agent);
+        emu_report_add(a->warp, a->inst, EMU_REPORT_PROXY, 1u << lane,
+                       word * 4u,
+                       "warp %d wrote it through the generic proxy; "
+                       "fence.proxy.async is missing "
+                       "between",
+                       agent);
 }
 
-static void read_word(struct access *a, int lane, uint32_t word, uint32_t nibble) {
+static void read_word(struct access *a, int lane, uint32_t word,
+                      uint32_t nibble) {
     struct emu_cta *cta = a->warp->cta;
     struct shared_shadow *s = &cta->shadow;
-    bool unordered = s->write_clock[word] > a->warp->clock.at[s->writer[word] & WRITER_AGENT];
+    bool unordered = s->write_clock[word] >
+                     a->warp->clock.at[s->writer[word] & WRITER_AGENT];
     if ((s->bytes[word] & nibble) != nibble && !unordered &&
         check_on(cta, EMU_REPORT_UNINITIALISED_MEMORY)) {
-        emu_report_add(a->warp, a->inst, EMU_REPORT_UNINITIALISED_MEMORY, 1u << lane, word * 4u,
-                   "shared memory that was never written");
+        emu_report_add(a->warp, a->inst, EMU_REPORT_UNINITIALISED_MEMORY,
+                       1u << lane, word * 4u,
+                       "shared memory that was never written");
         s->bytes[word] |= (uint8_t)nibble;
     }
     if (a->is_sync)
@@ -87,13 +98,15 @@ static void check_readers(struct access *a, int lane, uint32_t word) {
     struct shared_shadow *s = &cta->shadow;
     for (uint32_t left = s->readers[word]; left; left &= left - 1) {
         int reader = __builtin_ctz(left);
-        uint32_t clock = s->read_clock[(size_t)reader * cta->shared_words + word];
+        uint32_t clock =
+            s->read_clock[(size_t)reader * cta->shared_words + word];
         if (clock > a->warp->clock.at[reader])
             report_conflict(a, lane, word, true, "is read", reader, clock);
     }
 }
 
-static void write_word(struct access *a, int lane, uint32_t word, uint32_t nibble) {
+static void write_word(struct access *a, int lane, uint32_t word,
+                       uint32_t nibble) {
     struct shared_shadow *s = &a->warp->cta->shadow;
     uint8_t writer = (uint8_t)(a->agent | (a->async_proxy ? WRITER_ASYNC : 0));
     if (!a->is_sync) {
@@ -111,18 +124,19 @@ static void write_word(struct access *a, int lane, uint32_t word, uint32_t nibbl
     s->readers[word] = 0;
 }
 
-uint8_t *emu_access_shared_range(struct access *a, int lane, uint32_t address, uint32_t size,
-                             uint32_t align, bool write) {
+uint8_t *emu_access_shared_range(struct access *a, int lane, uint32_t address,
+                                 uint32_t size, uint32_t align, bool write) {
     struct emu_cta *cta = a->warp->cta;
     if (address > cta->shared_bytes || size > cta->shared_bytes - address) {
-        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane, address,
-                   "%s %u bytes of shared memory, which has %u bytes", write ? "writes" : "reads",
-                   size, cta->shared_bytes);
+        emu_report_add(a->warp, a->inst, EMU_REPORT_OUT_OF_BOUNDS, 1u << lane,
+                       address,
+                       "%s %u bytes of shared memory, which has %u bytes",
+                       write ? "writes" : "reads", size, cta->shared_bytes);
         return NULL;
     }
     if ((address & (align - 1)) && check_on(cta, EMU_REPORT_MISALIGNED))
-        emu_report_add(a->warp, a->inst, EMU_REPORT_MISALIGNED, 1u << lane, address,
-                   "the address is not a multiple of %u", align);
+        emu_report_add(a->warp, a->inst, EMU_REPORT_MISALIGNED, 1u << lane,
+                       address, "the address is not a multiple of %u", align);
     if (a->is_sync)
         clock_acquire(a->warp, &cta->atomic_clock, &cta->atomic_fenced);
     for (uint32_t word = address / 4; word * 4 < address + size; word++) {
@@ -137,8 +151,8 @@ uint8_t *emu_access_shared_range(struct access *a, int lane, uint32_t address, u
     return cta->shared + address;
 }
 
-void emu_access_shared_landed(struct emu_cta *cta, uint32_t address, uint32_t size, int agent,
-                          uint32_t stamp) {
+void emu_access_shared_landed(struct emu_cta *cta, uint32_t address,
+                              uint32_t size, int agent, uint32_t stamp) {
     struct shared_shadow *s = &cta->shadow;
     for (uint32_t word = address / 4; word * 4 < address + size; word++) {
         if (s->write_clock[word] != EMU_CLOCK_IN_FLIGHT ||
@@ -148,7 +162,8 @@ void emu_access_shared_landed(struct emu_cta *cta, uint32_t address, uint32_t si
     }
 }
 
-void emu_access_shared_was_read(struct emu_warp *warp, uint32_t address, uint32_t size) {
+void emu_access_shared_was_read(struct emu_warp *warp, uint32_t address,
+                                uint32_t size) {
     uint32_t *clock = warp->cta->shadow.read_clock +
                       (size_t)warp->index * warp->cta->shared_words;
     for (uint32_t word = address / 4; word * 4 < address + size; word++)

@@ -16,13 +16,15 @@ static unsigned hash_name(const char *name) {
 }
 
 void emu_parse_scope_open(struct parser *parser) {
-    if (parser->depth + 1 >= (int)(sizeof parser->scope / sizeof parser->scope[0]))
+    if (parser->depth + 1 >=
+        (int)(sizeof parser->scope / sizeof parser->scope[0]))
         emu_parse_fail(parser, "blocks nested deeper than 62");
     parser->scope[++parser->depth] = NULL;
 }
 
 void emu_parse_scope_close(struct parser *parser) {
-    for (struct symbol *s = parser->scope[parser->depth]; s; s = s->scope_next) {
+    for (struct symbol *s = parser->scope[parser->depth]; s;
+         s = s->scope_next) {
         struct symbol **link = &parser->buckets[hash_name(s->name)];
         while (*link != s)
             link = &(*link)->bucket_next;
@@ -38,14 +40,17 @@ struct symbol *emu_parse_lookup(const struct parser *parser, const char *name) {
     return s;
 }
 
-struct symbol *emu_parse_declare(struct parser *parser, const char *name, enum symbol_kind kind) {
+struct symbol *emu_parse_declare(struct parser *parser, const char *name,
+                                 enum symbol_kind kind) {
     unsigned bucket = hash_name(name);
     struct symbol *outer = emu_parse_lookup(parser, name);
-    for (struct symbol *s = parser->scope[parser->depth]; outer && s; s = s->scope_next)
+    for (struct symbol *s = parser->scope[parser->depth]; outer && s;
+         s = s->scope_next)
         if (s == outer)
             emu_parse_fail(parser, "'%s' is declared twice", name);
     struct symbol *symbol = ARENA_NEW(parser->arena, struct symbol);
-    *symbol = (struct symbol){.name = name, .kind = kind,
+    *symbol = (struct symbol){.name = name,
+                              .kind = kind,
                               .bucket_next = parser->buckets[bucket],
                               .scope_next = parser->scope[parser->depth]};
     parser->buckets[bucket] = symbol;
@@ -53,23 +58,27 @@ struct symbol *emu_parse_declare(struct parser *parser, const char *name, enum s
     return symbol;
 }
 
-int32_t emu_parse_add_register(struct parser *parser, const char *name, enum emu_type type) {
+int32_t emu_parse_add_register(struct parser *parser, const char *name,
+                               enum emu_type type) {
     struct emu_module *module = parser->module;
     unsigned bytes = emu_type_bytes(type);
-    int32_t size = bytes == 0 ? 4 : bytes <= 4 ? 128 : (int32_t)bytes * EMU_LANES;
+    int32_t size = bytes == 0   ? 4
+                   : bytes <= 4 ? 128
+                                : (int32_t)bytes * EMU_LANES;
     if (module->registers.count >= 1u << 18)
         emu_parse_fail(parser, "more than %u registers", 1u << 18);
     if (size > 4) /* lane arrays start at cache lines */
         module->register_bytes = (module->register_bytes + 63) & ~63;
     vec_push(parser->arena, &module->registers,
-             (struct emu_register){.name = name, .type = (uint8_t)type,
+             (struct emu_register){.name = name,
+                                   .type = (uint8_t)type,
                                    .offset = module->register_bytes});
     module->register_bytes += size;
     return (int32_t)module->registers.count - 1;
 }
 
-static void write_constant(struct emu_module *module, size_t offset, uint64_t value,
-                           uint8_t width) {
+static void write_constant(struct emu_module *module, size_t offset,
+                           uint64_t value, uint8_t width) {
     uint8_t *at = module->constants + offset;
     uint32_t low = (uint32_t)value;
     uint64_t zero = 0;
@@ -83,11 +92,16 @@ static void write_constant(struct emu_module *module, size_t offset, uint64_t va
     }
 }
 
-static int32_t add_constant(struct parser *parser, uint64_t value, uint8_t width) {
+static int32_t add_constant(struct parser *parser, uint64_t value,
+                            uint8_t width) {
     struct emu_module *module = parser->module;
-    size_t size = width == 16 ? 512 : width == 8 ? 256 : 128, offset = module->constant_bytes;
+    size_t size = width == 16  ? 512
+                  : width == 8 ? 256
+                               : 128,
+           offset = module->constant_bytes;
     if (offset + size > module->constant_capacity) {
-        size_t larger = module->constant_capacity ? module->constant_capacity * 2 : 65536;
+        size_t larger =
+            module->constant_capacity ? module->constant_capacity * 2 : 65536;
         module->constants = arena_grow(parser->arena, module->constants,
                                        module->constant_capacity, larger);
         module->constant_capacity = larger;
@@ -97,17 +111,20 @@ static int32_t add_constant(struct parser *parser, uint64_t value, uint8_t width
     return ~(int32_t)offset;
 }
 
-int32_t emu_parse_constant(struct parser *parser, uint64_t value, uint8_t width) {
+int32_t emu_parse_constant(struct parser *parser, uint64_t value,
+                           uint8_t width) {
     uint64_t hash = (value ^ width) * 0x9e3779b97f4a7c15u;
     uint32_t slot = (uint32_t)(hash >> 40) % PARSE_CONSTANT_SLOTS;
     while (parser->constants[slot].used &&
-           (parser->constants[slot].value != value || parser->constants[slot].width != width))
+           (parser->constants[slot].value != value ||
+            parser->constants[slot].width != width))
         slot = (slot + 1) % PARSE_CONSTANT_SLOTS;
     if (parser->constants[slot].used)
         return parser->constants[slot].offset;
     int32_t offset = add_constant(parser, value, width);
     if (parser->constants_used < PARSE_CONSTANT_SLOTS / 2) {
-        parser->constants[slot] = (struct constant_slot){true, width, value, offset};
+        parser->constants[slot] =
+            (struct constant_slot){true, width, value, offset};
         parser->constants_used++;
     }
     return offset;
@@ -126,12 +143,15 @@ enum emu_type emu_parse_type(const char *word) {
 }
 
 int32_t emu_parse_label(struct parser *parser, const char *name) {
-    struct symbol **bucket = &parser->label_buckets[hash_name(name) % PARSE_LABEL_BUCKETS];
+    struct symbol **bucket =
+        &parser->label_buckets[hash_name(name) % PARSE_LABEL_BUCKETS];
     for (struct symbol *s = *bucket; s; s = s->bucket_next)
         if (strcmp(s->name, name) == 0)
             return s->index;
     struct symbol *symbol = ARENA_NEW(parser->arena, struct symbol);
-    *symbol = (struct symbol){.name = name, .kind = SYMBOL_LABEL, .bucket_next = *bucket,
+    *symbol = (struct symbol){.name = name,
+                              .kind = SYMBOL_LABEL,
+                              .bucket_next = *bucket,
                               .index = (int32_t)parser->labels.count};
     *bucket = symbol;
     vec_push(parser->arena, &parser->labels, -1);
@@ -153,7 +173,8 @@ void emu_parse_patch_shared(struct parser *parser, uint32_t dynamic_base) {
     }
 }
 
-int32_t emu_parse_shared_constant(struct parser *parser, uint64_t addend, uint8_t width) {
+int32_t emu_parse_shared_constant(struct parser *parser, uint64_t addend,
+                                  uint8_t width) {
     int32_t offset = add_constant(parser, addend, width);
     vec_push(parser->arena, &parser->patches,
              (struct shared_patch){offset, width, addend});

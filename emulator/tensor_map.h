@@ -23,9 +23,12 @@ unsigned emu_tensor_type_bytes(enum emu_tensor_type type);
 
 /* Where the byte at shared address `address` goes under a swizzle: the 16-byte
  * chunk number within a row is xored with the row number. */
-static inline uint32_t tensor_swizzle(uint32_t address, enum emu_tensor_swizzle swizzle) {
-    uint32_t mask = swizzle == EMU_SWIZZLE_128B ? 7 : swizzle == EMU_SWIZZLE_64B ? 3
-                    : swizzle == EMU_SWIZZLE_32B ? 1 : 0;
+static inline uint32_t tensor_swizzle(uint32_t address,
+                                      enum emu_tensor_swizzle swizzle) {
+    uint32_t mask = swizzle == EMU_SWIZZLE_128B  ? 7
+                    : swizzle == EMU_SWIZZLE_64B ? 3
+                    : swizzle == EMU_SWIZZLE_32B ? 1
+                                                 : 0;
     return address ^ ((address >> 7 & mask) << 4);
 }
 

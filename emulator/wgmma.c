@@ -23,7 +23,13 @@
 #include "emulator/tensor_map.h"
 #include "emulator/trace.h"
 
-enum { FLIGHT_ACCUMULATOR = 1, FLIGHT_A = 2, UNFENCED = 4, K_SIZE = 16, MAX_N = 256 };
+enum {
+    FLIGHT_ACCUMULATOR = 1,
+    FLIGHT_A = 2,
+    UNFENCED = 4,
+    K_SIZE = 16,
+    MAX_N = 256
+};
 
 struct operand {
     uint32_t start, leading, stride, swizzle_bytes;
@@ -32,26 +38,29 @@ struct operand {
 };
 
 static struct operand decode(uint64_t descriptor, bool mn_major) {
-    static const enum emu_tensor_swizzle swizzles[4] = {EMU_SWIZZLE_NONE, EMU_SWIZZLE_128B,
-                                                        EMU_SWIZZLE_64B, EMU_SWIZZLE_32B};
+    static const enum emu_tensor_swizzle swizzles[4] = {
+        EMU_SWIZZLE_NONE, EMU_SWIZZLE_128B, EMU_SWIZZLE_64B, EMU_SWIZZLE_32B};
     static const uint32_t bytes[4] = {16, 128, 64, 32};
     unsigned mode = (unsigned)(descriptor >> 62);
-    return (struct operand){.start = (uint32_t)(descriptor & 0x3fff) << 4,
-                            .leading = (uint32_t)(descriptor >> 16 & 0x3fff) << 4,
-                            .stride = (uint32_t)(descriptor >> 32 & 0x3fff) << 4,
-                            .swizzle_bytes = bytes[mode], .swizzle = swizzles[mode],
-                            .mn_major = mn_major};
+    return (struct operand){
+        .start = (uint32_t)(descriptor & 0x3fff) << 4,
+        .leading = (uint32_t)(descriptor >> 16 & 0x3fff) << 4,
+        .stride = (uint32_t)(descriptor >> 32 & 0x3fff) << 4,
+        .swizzle_bytes = bytes[mode],
+        .swizzle = swizzles[mode],
+        .mn_major = mn_major};
 }
 
-/* Address of chunk `c` of row `r` (K-major: r along M or N, c along K; MN-major:
- * r along K, c along M or N). */
+/* Address of chunk `c` of row `r` (K-major: r along M or N, c along K;
+ * MN-major: r along K, c along M or N). */
 static uint32_t chunk_address(const struct operand *o, uint32_t r, uint32_t c) {
     uint32_t s = o->swizzle_bytes, at;
     if (o->swizzle == EMU_SWIZZLE_NONE)
         at = o->mn_major ? c * o->stride + r / 8 * o->leading + r % 8 * 16
                          : r / 8 * o->stride + r % 8 * 16 + c * o->leading;
     else if (o->mn_major)
-        at = c / (s / 16) * o->leading + r / 8 * o->stride + r % 8 * s + c % (s / 16) * 16;
+        at = c / (s / 16) * o->leading + r / 8 * o->stride + r % 8 * s +
+             c % (s / 16) * 16;
     else
         at = r / 8 * o->stride + r % 8 * s + c * 16;
     return tensor_swizzle(o->start + at, o->swizzle);
@@ -59,11 +68,13 @@ static uint32_t chunk_address(const struct operand *o, uint32_t r, uint32_t c) {
 
 /* Calls for every chunk of rows [first, first+count) along M or N. */
 static void check_operand(struct emu_warp *warp, const struct emu_inst *inst,
-                          const struct operand *o, uint32_t first, uint32_t count) {
+                          const struct operand *o, uint32_t first,
+                          uint32_t count) {
     struct access access = emu_access_plain(warp, inst);
     access.async_proxy = true;
     access.stamp = EMU_CLOCK_IN_FLIGHT;
-    uint32_t rows = o->mn_major ? K_SIZE : count, chunks = o->mn_major ? count / 8 : 2;
+    uint32_t rows = o->mn_major ? K_SIZE : count,
+             chunks = o->mn_major ? count / 8 : 2;
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t c = 0; c < chunks; c++) {
             uint32_t at = o->mn_major ? chunk_address(o, r, first / 8 + c)
@@ -73,9 +84,10 @@ static void check_operand(struct emu_warp *warp, const struct emu_inst *inst,
     warp->cta->counters.shared_read_bytes += (uint64_t)rows * chunks * 16;
 }
 
-static void release_operand(struct emu_warp *warp, const struct operand *o, uint32_t first,
-                            uint32_t count) {
-    uint32_t rows = o->mn_major ? K_SIZE : count, chunks = o->mn_major ? count / 8 : 2;
+static void release_operand(struct emu_warp *warp, const struct operand *o,
+                            uint32_t first, uint32_t count) {
+    uint32_t rows = o->mn_major ? K_SIZE : count,
+             chunks = o->mn_major ? count / 8 : 2;
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t c = 0; c < chunks; c++) {
             uint32_t at = o->mn_major ? chunk_address(o, r, first / 8 + c)
@@ -86,10 +98,12 @@ static void release_operand(struct emu_warp *warp, const struct operand *o, uint
 }
 
 /* out[k * pitch + row - first] of the operand as floats. */
-static void gather(struct emu_warp *warp, const struct operand *o, uint32_t first, uint32_t count,
-                   bool is_bf16, float *out, uint32_t pitch) {
+static void gather(struct emu_warp *warp, const struct operand *o,
+                   uint32_t first, uint32_t count, bool is_bf16, float *out,
+                   uint32_t pitch) {
     const struct emu_cta *cta = warp->cta;
-    uint32_t rows = o->mn_major ? K_SIZE : count, chunks = o->mn_major ? count / 8 : 2;
+    uint32_t rows = o->mn_major ? K_SIZE : count,
+             chunks = o->mn_major ? count / 8 : 2;
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t c = 0; c < chunks; c++) {
             uint32_t at = o->mn_major ? chunk_address(o, r, first / 8 + c)
@@ -98,7 +112,8 @@ static void gather(struct emu_warp *warp, const struct operand *o, uint32_t firs
             if (at + 16 <= cta->shared_bytes)
                 memcpy(bits, cta->shared + at, 16);
             for (uint32_t i = 0; i < 8; i++) {
-                float value = is_bf16 ? f32_of_bf16(bits[i]) : f32_of_f16(bits[i]);
+                float value =
+                    is_bf16 ? f32_of_bf16(bits[i]) : f32_of_f16(bits[i]);
                 if (o->mn_major)
                     out[r * pitch + c * 8 + i] = value;
                 else
@@ -111,8 +126,8 @@ static bool from_registers(const struct emu_inst *inst) {
     return inst->exec == exec_wgmma_rs;
 }
 
-/* Sources: SS a, b, scale-d; RS a0-a3, b, scale-d.  Constants: scale-a, scale-b,
- * transpose-a (SS only), transpose-b. */
+/* Sources: SS a, b, scale-d; RS a0-a3, b, scale-d.  Constants: scale-a,
+ * scale-b, transpose-a (SS only), transpose-b. */
 static struct operand operand_a(const struct wgmma_op *op) {
     return decode(op->a, op->inst->imm[2] != 0);
 }
@@ -124,7 +139,8 @@ static uint32_t first_row(const struct emu_warp *warp) {
     return (uint32_t)warp->index % 4 * 16;
 }
 
-/* ---- computing ------------------------------------------------------------------------ */
+/* ---- computing
+ * ------------------------------------------------------------------------ */
 
 struct product {
     float a[K_SIZE][16];
@@ -132,8 +148,8 @@ struct product {
     float d[16][MAX_N];
 };
 
-static void load_a(struct emu_warp *warp, const struct wgmma_op *op, bool is_bf16,
-                   struct product *p) {
+static void load_a(struct emu_warp *warp, const struct wgmma_op *op,
+                   bool is_bf16, struct product *p) {
     if (!from_registers(op->inst)) {
         struct operand a = operand_a(op);
         gather(warp, &a, first_row(warp), 16, is_bf16, p->a[0], 16);
@@ -143,8 +159,10 @@ static void load_a(struct emu_warp *warp, const struct wgmma_op *op, bool is_bf1
         for (int l = 0; l < EMU_LANES; l++) {
             uint32_t bits = src32(warp, op->inst, i)->u[l];
             int row = l / 4 + 8 * (i & 1), k = 2 * (l % 4) + 8 * (i >> 1);
-            p->a[k][row] = is_bf16 ? f32_of(bits << 16) : f32_of_f16(bits & 0xffff);
-            p->a[k + 1][row] = is_bf16 ? f32_of(bits & 0xffff0000u) : f32_of_f16(bits >> 16);
+            p->a[k][row] =
+                is_bf16 ? f32_of(bits << 16) : f32_of_f16(bits & 0xffff);
+            p->a[k + 1][row] =
+                is_bf16 ? f32_of(bits & 0xffff0000u) : f32_of_f16(bits >> 16);
         }
 }
 
@@ -160,7 +178,8 @@ EMU_VECTOR static void multiply(struct product *p, int n_size, float scale) {
         }
 }
 
-static void load_d(struct emu_warp *warp, const struct wgmma_op *op, struct product *p) {
+static void load_d(struct emu_warp *warp, const struct wgmma_op *op,
+                   struct product *p) {
     const struct emu_inst *inst = op->inst;
     int n_size = inst->shape_n;
     for (int m = 0; m < 16; m++)
@@ -169,26 +188,32 @@ static void load_d(struct emu_warp *warp, const struct wgmma_op *op, struct prod
         for (int l = 0; l < EMU_LANES; l++) {
             const union lane32 *d = dst32(warp, inst, i);
             if (inst->type == EMU_TYPE_f32) {
-                p->d[l / 4 + 8 * (i >> 1 & 1)][8 * (i / 4) + 2 * (l % 4) + (i & 1)] = d->f[l];
+                p->d[l / 4 + 8 * (i >> 1 & 1)]
+                    [8 * (i / 4) + 2 * (l % 4) + (i & 1)] = d->f[l];
             } else {
-                float *at = &p->d[l / 4 + 8 * (i & 1)][8 * (i / 2) + 2 * (l % 4)];
+                float *at =
+                    &p->d[l / 4 + 8 * (i & 1)][8 * (i / 2) + 2 * (l % 4)];
                 at[0] = f32_of_f16(d->u[l] & 0xffff);
                 at[1] = f32_of_f16(d->u[l] >> 16);
             }
         }
 }
 
-static void store_d(struct emu_warp *warp, const struct wgmma_op *op, const struct product *p) {
+static void store_d(struct emu_warp *warp, const struct wgmma_op *op,
+                    const struct product *p) {
     const struct emu_inst *inst = op->inst;
     for (int i = 0; i < inst->dst_count; i++)
         for (int l = 0; l < EMU_LANES; l++) {
             union lane32 *d = dst32(warp, inst, i);
             if (inst->type == EMU_TYPE_f32) {
-                d->u[l] = canonical(bits_of(
-                    p->d[l / 4 + 8 * (i >> 1 & 1)][8 * (i / 4) + 2 * (l % 4) + (i & 1)]));
+                d->u[l] = canonical(
+                    bits_of(p->d[l / 4 + 8 * (i >> 1 & 1)]
+                                [8 * (i / 4) + 2 * (l % 4) + (i & 1)]));
             } else {
-                const float *at = &p->d[l / 4 + 8 * (i & 1)][8 * (i / 2) + 2 * (l % 4)];
-                d->u[l] = f16_of_f32(bits_of(at[0])) | f16_of_f32(bits_of(at[1])) << 16;
+                const float *at =
+                    &p->d[l / 4 + 8 * (i & 1)][8 * (i / 2) + 2 * (l % 4)];
+                d->u[l] = f16_of_f32(bits_of(at[0])) |
+                          f16_of_f32(bits_of(at[1])) << 16;
             }
         }
 }
@@ -210,13 +235,16 @@ static void complete(struct emu_warp *warp, const struct wgmma_op *op) {
     }
 }
 
-/* ---- registers in flight ------------------------------------------------------------------ */
+/* ---- registers in flight
+ * ------------------------------------------------------------------ */
 
-static void mark_registers(struct emu_warp *warp, const struct emu_inst *inst, bool in_flight) {
+static void mark_registers(struct emu_warp *warp, const struct emu_inst *inst,
+                           bool in_flight) {
     for (int i = 0; i < inst->dst_count; i++) {
         uint8_t *flags = &warp->reg_flight[inst->dst[i].reg];
-        *flags = in_flight ? *flags | FLIGHT_ACCUMULATOR
-                           : *flags & (uint8_t)~(FLIGHT_ACCUMULATOR | UNFENCED);
+        *flags = in_flight
+                     ? *flags | FLIGHT_ACCUMULATOR
+                     : *flags & (uint8_t) ~(FLIGHT_ACCUMULATOR | UNFENCED);
     }
     for (int i = 0; from_registers(inst) && i < 4; i++) {
         if (inst->src[i].reg < 0)
@@ -230,26 +258,29 @@ static bool is_wgmma(const struct emu_inst *inst) {
     return inst->exec == exec_wgmma_ss || inst->exec == exec_wgmma_rs;
 }
 
-static void report_flight(struct emu_warp *warp, const struct emu_inst *inst, uint32_t active,
-                          int32_t reg, const char *verb) {
+static void report_flight(struct emu_warp *warp, const struct emu_inst *inst,
+                          uint32_t active, int32_t reg, const char *verb) {
     const struct emu_module *module = warp->cta->grid->module;
     if (check_on(warp->cta, EMU_REPORT_WGMMA_REGISTER))
         emu_report_add(warp, inst, EMU_REPORT_WGMMA_REGISTER, active, 0,
-                   "%s %s, %s of a wgmma that was not waited for", verb,
-                   module->registers.data[reg].name,
-                   warp->reg_flight[reg] & FLIGHT_ACCUMULATOR ? "an accumulator"
-                                                              : "part of the operand A");
+                       "%s %s, %s of a wgmma that was not waited for", verb,
+                       module->registers.data[reg].name,
+                       warp->reg_flight[reg] & FLIGHT_ACCUMULATOR
+                           ? "an accumulator"
+                           : "part of the operand A");
 }
 
-void emu_wgmma_check_registers(struct emu_warp *warp, const struct emu_inst *inst, uint32_t active) {
+void emu_wgmma_check_registers(struct emu_warp *warp,
+                               const struct emu_inst *inst, uint32_t active) {
     uint8_t own = is_wgmma(inst) ? FLIGHT_ACCUMULATOR : 0;
     for (int i = 0; i < inst->dst_count; i++)
-        if (warp->reg_flight[inst->dst[i].reg] & (FLIGHT_ACCUMULATOR | FLIGHT_A) & ~own)
+        if (warp->reg_flight[inst->dst[i].reg] &
+            (FLIGHT_ACCUMULATOR | FLIGHT_A) & ~own)
             report_flight(warp, inst, active, inst->dst[i].reg, "writes");
     own = is_wgmma(inst) ? FLIGHT_A : 0;
     for (int i = 0; i < inst->src_count; i++)
-        if (inst->src[i].reg >= 0 &&
-            (warp->reg_flight[inst->src[i].reg] & (FLIGHT_ACCUMULATOR | FLIGHT_A) & ~own))
+        if (inst->src[i].reg >= 0 && (warp->reg_flight[inst->src[i].reg] &
+                                      (FLIGHT_ACCUMULATOR | FLIGHT_A) & ~own))
             report_flight(warp, inst, active, inst->src[i].reg, "reads");
 }
 
@@ -265,39 +296,50 @@ static void check_fenced(struct emu_warp *warp, const struct emu_inst *inst) {
         if (warp->reg_flight[inst->dst[i].reg] & UNFENCED)
             name = module->registers.data[inst->dst[i].reg].name;
     for (int i = 0; from_registers(inst) && i < 4; i++)
-        if (inst->src[i].reg >= 0 && warp->reg_flight[inst->src[i].reg] & UNFENCED)
+        if (inst->src[i].reg >= 0 &&
+            warp->reg_flight[inst->src[i].reg] & UNFENCED)
             name = module->registers.data[inst->src[i].reg].name;
     if (name && check_on(warp->cta, EMU_REPORT_WGMMA_REGISTER))
         emu_report_add(warp, inst, EMU_REPORT_WGMMA_REGISTER, ALL_LANES, 0,
-                   "%s was written and no wgmma.fence followed", name);
+                       "%s was written and no wgmma.fence followed", name);
 }
 
-/* ---- instructions ----------------------------------------------------------------------------- */
+/* ---- instructions
+ * -----------------------------------------------------------------------------
+ */
 
-static void check_accumulators(struct emu_warp *warp, const struct emu_inst *inst) {
+static void check_accumulators(struct emu_warp *warp,
+                               const struct emu_inst *inst) {
     const struct emu_module *module = warp->cta->grid->module;
     for (int i = 0; i < inst->dst_count; i++) {
         int32_t reg = inst->dst[i].reg;
         if (warp->init[reg] == ALL_LANES)
             continue;
         if (check_on(warp->cta, EMU_REPORT_UNINITIALISED_REGISTER))
-            emu_report_add(warp, inst, EMU_REPORT_UNINITIALISED_REGISTER, ~warp->init[reg], 0,
-                       "the accumulator %s was never written", module->registers.data[reg].name);
+            emu_report_add(warp, inst, EMU_REPORT_UNINITIALISED_REGISTER,
+                           ~warp->init[reg], 0,
+                           "the accumulator %s was never written",
+                           module->registers.data[reg].name);
         warp->init[reg] = ALL_LANES;
     }
 }
 
-static enum emu_step issue(struct emu_warp *warp, const struct emu_inst *inst, uint32_t active) {
+static enum emu_step issue(struct emu_warp *warp, const struct emu_inst *inst,
+                           uint32_t active) {
     struct emu_cta *cta = warp->cta;
     int b = from_registers(inst) ? 4 : 1;
     if (!check_converged(warp, inst, active))
         return EMU_STEP_NEXT;
     if (cta->warp_count % 4 && check_on(cta, EMU_REPORT_INVALID))
         emu_report_add(warp, inst, EMU_REPORT_INVALID, active, 0,
-                   "%d warps do not make whole warpgroups", cta->warp_count);
+                       "%d warps do not make whole warpgroups",
+                       cta->warp_count);
     uint32_t scale = src_predicate(warp, inst, b + 1);
-    struct wgmma_op op = {.inst = inst, .group = warp->wgmma_group, .accumulate = scale & 1,
-                          .a = src64(warp, inst, 0)->u[0], .b = src64(warp, inst, b)->u[0]};
+    struct wgmma_op op = {.inst = inst,
+                          .group = warp->wgmma_group,
+                          .accumulate = scale & 1,
+                          .a = src64(warp, inst, 0)->u[0],
+                          .b = src64(warp, inst, b)->u[0]};
     struct operand operand = operand_b(&op);
     if (op.accumulate)
         check_accumulators(warp, inst);
@@ -315,8 +357,12 @@ static enum emu_step issue(struct emu_warp *warp, const struct emu_inst *inst, u
     vec_push(cta->arena, &warp->wgmma, op);
     return EMU_STEP_NEXT;
 }
-EXEC(wgmma_ss) { return issue(warp, inst, active); }
-EXEC(wgmma_rs) { return issue(warp, inst, active); }
+EXEC(wgmma_ss) {
+    return issue(warp, inst, active);
+}
+EXEC(wgmma_rs) {
+    return issue(warp, inst, active);
+}
 
 EXEC(wgmma_fence) {
     const struct emu_module *module = warp->cta->grid->module;

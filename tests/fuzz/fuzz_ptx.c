@@ -1,4 +1,5 @@
-/* libFuzzer target of the emulator: parses any bytes as PTX and runs what parses.
+/* libFuzzer target of the emulator: parses any bytes as PTX and runs what
+ * parses.
  *
  * The first entry runs with one small CTA, zero parameters and a bound on its
  * instructions; whatever it does must end in reports, not in a crash.
@@ -11,14 +12,16 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The name behind the first `.entry` in the text. */
-static const char *first_entry(const uint8_t *data, size_t size, char name[256]) {
+static const char *first_entry(const uint8_t *data, size_t size,
+                               char name[256]) {
     static const char word[] = ".entry ";
     const size_t length = sizeof word - 1;
     for (size_t i = 0; i + length < size; i++) {
         size_t n = 0;
         if (memcmp(data + i, word, length) != 0)
             continue;
-        for (const uint8_t *p = data + i + length; n < 255 && p + n < data + size; n++) {
+        for (const uint8_t *p = data + i + length;
+             n < 255 && p + n < data + size; n++) {
             if (strchr(" \t\r\n(/", p[n]))
                 break;
             name[n] = (char)p[n];
@@ -36,8 +39,11 @@ static void run_entry(struct emu_module *module, const char *entry) {
         return;
     for (uint64_t seed = 0; seed < 2; seed++) {
         struct emu_options options = emu_options_default();
-        struct emu_launch launch = {.entry = entry, .grid = {2, 1, 1}, .block = {64, 1, 1},
-                                    .dynamic_shared = 4096, .params = zeros,
+        struct emu_launch launch = {.entry = entry,
+                                    .grid = {2, 1, 1},
+                                    .block = {64, 1, 1},
+                                    .dynamic_shared = 4096,
+                                    .params = zeros,
                                     .param_bytes = (size_t)bytes};
         struct emu_result result;
         struct emu_error error;

@@ -1,5 +1,5 @@
-/* Whole attentions on the emulator: the accounts equal closed formulas, runs are
- * deterministic, the timeline is JSON, and the speed is what it should be.
+/* Whole attentions on the emulator: the accounts equal closed formulas, runs
+ * are deterministic, the timeline is JSON, and the speed is what it should be.
  */
 #include <time.h>
 
@@ -27,28 +27,32 @@ static void compile(struct run *run, const char *text) {
     run->arena = arena_create();
     struct source_set *sources = source_set_create(run->arena);
     struct diag_sink *diags = diag_sink_create(run->arena, sources);
-    struct spec *spec =
-        frontend_check_text(run->arena, sources, "t.attn", text, strlen(text), NULL, diags);
+    struct spec *spec = frontend_check_text(run->arena, sources, "t.attn", text,
+                                            strlen(text), NULL, diags);
     struct compile_options options = {.target = "sm_80"};
     cr_assert(spec != NULL);
-    cr_assert(compile_attention(run->arena, sources, spec, spec->attentions, &options, diags,
-                                &run->compiled));
+    cr_assert(compile_attention(run->arena, sources, spec, spec->attentions,
+                                &options, diags, &run->compiled));
 }
 
-static uint16_t *random_tensor(struct arena *arena, size_t count, uint32_t seed) {
+static uint16_t *random_tensor(struct arena *arena, size_t count,
+                               uint32_t seed) {
     uint16_t *data = ARENA_NEW_ARRAY(arena, uint16_t, count);
     for (size_t i = 0; i < count; i++) {
         seed = seed * 1664525u + 1013904223u;
-        data[i] = (uint16_t)(0x3f00 | (seed >> 16 & 0x807f)); /* bf16 in ±[0.5, 1) */
+        data[i] =
+            (uint16_t)(0x3f00 | (seed >> 16 & 0x807f)); /* bf16 in ±[0.5, 1) */
     }
     return data;
 }
 
-static struct emu_tensor tensor(void *data, int64_t rows, int64_t dim, size_t element) {
-    return (struct emu_tensor){.data = data,
-                               .bytes = (size_t)(HEADS * rows * dim) * element,
-                               .extents = {1, HEADS, rows, dim},
-                               .strides = {HEADS * rows * dim, rows * dim, dim, 1}};
+static struct emu_tensor tensor(void *data, int64_t rows, int64_t dim,
+                                size_t element) {
+    return (struct emu_tensor){
+        .data = data,
+        .bytes = (size_t)(HEADS * rows * dim) * element,
+        .extents = {1, HEADS, rows, dim},
+        .strides = {HEADS * rows * dim, rows * dim, dim, 1}};
 }
 
 static void execute(struct run *run, const struct emu_options *options) {
@@ -58,17 +62,21 @@ static void execute(struct run *run, const struct emu_options *options) {
         run->k = random_tensor(run->arena, HEADS * KV_LEN * DIM, 2);
         run->v = random_tensor(run->arena, HEADS * KV_LEN * DIM, 3);
         run->o = ARENA_NEW_ARRAY(run->arena, uint16_t, HEADS * Q_LEN * DIM);
-        run->lse = ARENA_NEW_ARRAY(run->arena, float, HEADS * Q_LEN);
+        run->lse = ARENA_NEW_ARRAY(run->arena, float, HEADS *Q_LEN);
     }
     struct emu_tensor tensors[5] = {
         tensor(run->q, Q_LEN, DIM, 2), tensor(run->k, KV_LEN, DIM, 2),
         tensor(run->v, KV_LEN, DIM, 2), tensor(run->o, Q_LEN, DIM, 2),
         tensor(run->lse, Q_LEN, 1, 4)};
-    struct emu_source source = {run->compiled.ptx, run->compiled.ptx_length, "kernel.ptx"};
-    struct emu_attention call = {.info = run->compiled.info, .sources = &source,
-                                 .source_count = 1, .sizes = {1, HEADS, HEADS, Q_LEN, KV_LEN},
+    struct emu_source source = {run->compiled.ptx, run->compiled.ptx_length,
+                                "kernel.ptx"};
+    struct emu_attention call = {.info = run->compiled.info,
+                                 .sources = &source,
+                                 .source_count = 1,
+                                 .sizes = {1, HEADS, HEADS, Q_LEN, KV_LEN},
                                  .tensors = tensors};
-    cr_assert(emu_attention_run(&call, options, &run->result, &error), "%s", error.text);
+    cr_assert(emu_attention_run(&call, options, &run->result, &error), "%s",
+              error.text);
     for (size_t i = 0; i < run->result.total.report_count; i++)
         emu_report_print(&run->result.total.reports[i], stderr);
     cr_assert(run->result.total.report_count == 0);
@@ -99,18 +107,22 @@ Test(emulator_attention, accounts_equal_closed_formulas) {
         compile(&run, plain[causal]);
         execute(&run, &options);
         const struct emu_counters *c = &run.result.total.counters;
-        uint64_t m = (uint64_t)run.compiled.info->tile_m, n = (uint64_t)run.compiled.info->tile_n;
+        uint64_t m = (uint64_t)run.compiled.info->tile_m,
+                 n = (uint64_t)run.compiled.info->tile_n;
         uint64_t tiles = visited_tiles(causal, (int)m, (int)n);
         /* S = Q K^T and O += P V, 2 FLOP each, for every visited tile */
-        cr_expect(c->mma_flop == tiles * 4 * m * n * DIM, "%" PRIu64 " FLOP, %" PRIu64 " tiles of "
-                  "%" PRIu64 " x %" PRIu64, c->mma_flop, tiles, m, n);
+        cr_expect(c->mma_flop == tiles * 4 * m * n * DIM,
+                  "%" PRIu64 " FLOP, %" PRIu64 " tiles of "
+                  "%" PRIu64 " x %" PRIu64,
+                  c->mma_flop, tiles, m, n);
         /* FlashAttention-2: Q once, K and V once for each visited tile */
         uint64_t rows = HEADS * Q_LEN;
         cr_expect(c->async_copy_bytes == (rows * DIM + tiles * 2 * n * DIM) * 2,
                   "%" PRIu64 " bytes copied", c->async_copy_bytes);
         cr_expect(c->global_read_bytes == c->async_copy_bytes);
         cr_expect(c->global_read_sectors == c->global_read_bytes / 32);
-        cr_expect(c->global_unique_read_bytes == (rows + 2 * HEADS * KV_LEN) * DIM * 2);
+        cr_expect(c->global_unique_read_bytes ==
+                  (rows + 2 * HEADS * KV_LEN) * DIM * 2);
         cr_expect(c->global_unique_write_bytes == rows * DIM * 2 + rows * 4);
         cr_expect(c->global_write_bytes == c->global_unique_write_bytes);
         /* one exp2 for each element, and a few for each row */
@@ -128,8 +140,9 @@ Test(emulator_attention, shared_memory_has_few_conflicts) {
     compile(&run, plain[0]);
     execute(&run, &options);
     const struct emu_counters *c = &run.result.total.counters;
-    cr_expect(c->shared_conflicts * 20 < c->shared_wavefronts, "%" PRIu64 " of %" PRIu64,
-              c->shared_conflicts, c->shared_wavefronts);
+    cr_expect(c->shared_conflicts * 20 < c->shared_wavefronts,
+              "%" PRIu64 " of %" PRIu64, c->shared_conflicts,
+              c->shared_wavefronts);
     finish(&run);
 }
 
@@ -179,12 +192,15 @@ static void check_trace(const char *text) {
         cr_assert(depth >= 0);
     }
     cr_expect(depth == 0 && !in_string);
-    cr_expect(strstr(text, "\"name\":\"warp 3\"") && strstr(text, "\"name\":\"MUFU 0\"") &&
-              strstr(text, "\"name\":\"tensor core 1\"") && strstr(text, "t.attn:1:"));
+    cr_expect(strstr(text, "\"name\":\"warp 3\"") &&
+              strstr(text, "\"name\":\"MUFU 0\"") &&
+              strstr(text, "\"name\":\"tensor core 1\"") &&
+              strstr(text, "t.attn:1:"));
     cr_expect(!strstr(text, ",\n]"), "a comma in front of the end");
     const char *end = strstr(text, "\"name\":\"end\",\"ts\":");
     cr_assert(end != NULL);
-    /* Four quarters of 512 FLOP a cycle: the tensor cores alone need this long. */
+    /* Four quarters of 512 FLOP a cycle: the tensor cores alone need this long.
+     */
     unsigned long long cycles = strtoull(end + 18, NULL, 10);
     cr_expect(cycles >= 4ull * 64 * KV_LEN * DIM / 2048, "%llu cycles", cycles);
     cr_expect(cycles < 200000, "%llu cycles", cycles);
