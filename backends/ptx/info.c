@@ -226,7 +226,7 @@ static void add_argument(struct build *build, MlirOperation func, size_t arg,
     }
 }
 
-/* The tensor maps of a kernel, one for each tensor and box; its last
+/* The tensor maps of a kernel, one for each tensor and box; its first
  * parameters. */
 static void add_maps(struct build *build, MlirOperation func,
                      const struct ptx_kernel *kernel, param_list *params) {
@@ -253,9 +253,9 @@ static void build_entry(struct build *build, MlirOperation func,
                         const struct ptx_kernel *kernel,
                         struct kernel_entry *out) {
     param_list params = {0};
+    add_maps(build, func, kernel, &params);
     for (size_t i = 0; i < ir_func_arg_count(func); i++)
         add_argument(build, func, i, &params);
-    add_maps(build, func, kernel, &params);
     if (!build->failed && params.count != kernel->params.count)
         ir_ice(func, "ptx: parameters of the entry and of kernel_info differ");
     *out = (struct kernel_entry){

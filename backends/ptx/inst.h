@@ -104,7 +104,7 @@ struct ptx_reg {
     uint32_t number;
 };
 
-/* A TMA tensor map that the kernel takes as a parameter behind the others. */
+/* A TMA tensor map that the kernel takes as a parameter in front of the others. */
 struct ptx_tensor_map {
     int argument;      /* of the function: the tensor */
     int box_rows;      /* rows of one copy */

@@ -112,7 +112,23 @@ void lower_mbarrier_expect_tx(struct isel *is, MlirOperation op) {
 
 /* ---- TMA --------------------------------------------------------------------------- */
 
-/* The address of the tensor map for boxes like the tile's; declared on first use. */
+/* Adds the parameter behind the maps there are, in front of all others: a map that
+ * straddles two 128-byte lines is slow to fetch. */
+static void declare_map(struct isel *is, struct ptx_tensor_map map) {
+    struct ptx_kernel *k = is->kernel;
+    size_t place = k->maps.count;
+    vec_push(is->arena, &k->maps, map);
+    struct ptx_param param = {
+        arena_printf(is->arena, "%s[128]", map.name), "align 64 .b8",
+        arena_printf(is->arena, "TMA boxes of %d rows", map.box_rows)};
+    vec_push(is->arena, &k->params, param);
+    memmove(&k->params.data[place + 1], &k->params.data[place],
+            (k->params.count - 1 - place) * sizeof param);
+    k->params.data[place] = param;
+}
+
+/* The address of the tensor map for boxes like the tile's; declared on first use, and
+ * fetched at the start by the first thread. */
 static struct ptx_operand tensor_map(struct isel *is, const struct argument *arg,
                                      const struct shared_view *view) {
     int index = (int)(arg - is->arguments.data);
@@ -125,14 +141,14 @@ static struct ptx_operand tensor_map(struct isel *is, const struct argument *arg
         first = first && is->kernel->maps.data[i].argument != index;
     const char *name = arena_printf(is->arena, first ? "%s_map" : "%s_map_%d", arg->stem,
                                     view->rows);
-    vec_push(is->arena, &is->kernel->maps,
-             (struct ptx_tensor_map){index, view->rows, view->swizzle_bytes, view->panels, name});
-    vec_push(is->arena, &is->kernel->params,
-             (struct ptx_param){arena_printf(is->arena, "%s[128]", name), "align 64 .b8",
-                                arena_printf(is->arena, "TMA boxes of %d rows", view->rows)});
+    declare_map(is, (struct ptx_tensor_map){index, view->rows, view->swizzle_bytes,
+                                            view->panels, name});
+    struct ptx_operand thread = isel_thread(is);
     struct ptx_inst *saved = isel_entry_begin(is);
     struct ptx_operand map = ptx_def(is->kernel, PTX_MOV_PARAM_ADDRESS, name, ptx_text(name));
     map = ptx_def(is->kernel, PTX_CVTA_PARAM, name, map);
+    struct ptx_operand starts = ptx_def(is->kernel, PTX_SETP_EQ_S32, "p", thread, ptx_imm(0));
+    ptx_guard(ptx_put(is->kernel, PTX_PREFETCH_TENSORMAP, PTX_NOTHING, map), starts, false);
     isel_entry_end(is, saved);
     isel_constant_add(is, "tensor map", index, view->rows, view->swizzle_bytes, 0, map);
     return map;
