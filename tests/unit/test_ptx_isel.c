@@ -237,6 +237,73 @@ Test(ptx_isel, unknown_operation_is_an_error) {
     ptx_case_end(&c);
 }
 
+/* A kernel that stores the sum of calls of @f at w[0]. */
+static struct ptx_case calling(const char *declarations, const char *calls) {
+    static char ir[4096];
+    snprintf(ir, sizeof ir,
+             "module { %s func.func @k(%%n: i32 {attn.arg = \"size:q_len\"}, "
+             "%%w: memref<?xf32> {attn.arg = \"workspace:0\", "
+             "attn.workspace_bytes = [\"q_len\"]}) attributes "
+             "{attn.kernel = \"main\", attn.warps = 1 : i32} {\n%s\n"
+             "%%c0 = arith.constant 0 : index\n"
+             "memref.store %%x, %%w[%%c0] : memref<?xf32>\nreturn\n}}\n",
+             declarations, calls);
+    return ptx_case_text(ir, "sm_80");
+}
+
+static void expect_call_error(const char *declarations, const char *calls,
+                              const char *message) {
+    struct ptx_case c = calling(declarations, calls);
+    cr_assert_null(c.text);
+    cr_assert_not_null(strstr(ptx_case_errors(&c), message), "%s",
+                       ptx_case_errors(&c));
+    ptx_case_end(&c);
+}
+
+Test(ptx_isel, calls_that_cannot_be_are_errors) {
+    expect_call_error("func.func private @f(%a: i32) -> f32 { "
+                      "%y = arith.sitofp %a : i32 to f32 return %y : f32 }",
+                      "%x = func.call @f(%n) : (i32) -> f32",
+                      "calls extern functions of one result only, which 'f'");
+    expect_call_error(
+        "func.func private @f(bf16) -> f32 attributes {attn.extern = \"f\"}",
+        "%h = arith.constant 1.0 : f32\n"
+        "%b = arith.truncf %h : f32 to bf16\n"
+        "%x = func.call @f(%b) : (bf16) -> f32",
+        "'f': an operand or the result is not i32, f32 or i1");
+    expect_call_error(
+        "func.func private @f(i32) -> f32 attributes {attn.extern = \"f\"} "
+        "func.func private @g() -> f32 attributes {attn.extern = \"f\"}",
+        "%y = func.call @f(%n) : (i32) -> f32\n"
+        "%z = func.call @g() : () -> f32\n"
+        "%x = arith.addf %y, %z : f32",
+        "extern function 'f' with 1 and 0 operands");
+}
+
+/* PTX would take the kernel's own name for the function's. */
+Test(ptx_isel, extern_names_must_be_free) {
+    static const char *const taken[][2] = {
+        {"k", "the kernel itself"},
+        {"workspace_0_ptr", "a parameter"},
+        {"endif_0", "a label"},
+    };
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        char declaration[160], message[160];
+        snprintf(declaration, sizeof declaration,
+                 "func.func private @f(i32) -> f32 attributes "
+                 "{attn.extern = \"%s\"}",
+                 taken[i][0]);
+        snprintf(message, sizeof message, "the PTX of kernel 'k' calls %s so",
+                 taken[i][1]);
+        expect_call_error(declaration,
+                          "%x = func.call @f(%n) : (i32) -> f32\n"
+                          "%c = arith.cmpi eq, %n, %n : i32\n"
+                          "scf.if %c { %i = arith.constant 1 : index\n"
+                          "memref.store %x, %w[%i] : memref<?xf32> }",
+                          message);
+    }
+}
+
 Test(ptx_isel, illegal_swizzle_is_an_error) {
     struct ptx_case c = small(
         "%s = \"attn.shared\"() {name = \"t\", byte_offset = 0 : i32, "
