@@ -151,10 +151,21 @@ struct attn_status *rt_jit_nvjitlink(const struct rt_jit_input *input, void **ou
     return status;
 }
 
+/* Code for one chip only ("sm_90a") divides registers among warp roles.  nvJitLink
+ * compiles every input as a part of a program, where ptxas ignores setmaxnreg and waits
+ * after each wgmma: the same numbers at a third of the speed.  ptxas itself sees the
+ * whole program, and so does the driver's compiler, which the loader takes without it. */
+static bool wants_whole_program(const struct rt_jit_input *input) {
+    size_t length = strlen(input->arch);
+    return input->source_count == 0 && length > 0 && input->arch[length - 1] == 'a';
+}
+
 /* Falls back to ptxas only where nvJitLink is missing or too old, never to get a second
  * opinion on bad code. */
 struct attn_status *rt_jit_cubin(const struct rt_jit_input *input, void **out_cubin,
                                  size_t *out_size) {
+    if (wants_whole_program(input))
+        return rt_jit_ptxas(input, out_cubin, out_size);
     struct attn_status *linker = rt_jit_nvjitlink(input, out_cubin, out_size);
     if (attn_status_code(linker) != ATTN_UNAVAILABLE || input->source_count > 0)
         return linker;
