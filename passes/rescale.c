@@ -7,7 +7,7 @@
  *
  *     limit = m >= 0 ? bits(m/c + tau/c) : INT_MIN   as i32: for positive floats the order
  *                                                    of the bits is the order of the values
- *     grow  = any lane of the warp saw bits(x) > limit
+ *     grow  = any lane of the warp saw bits(x) >= limit (INT_MIN: always; -0.0 is INT_MIN)
  *     grow:  m' = max(m, rowmax(x)·c), alpha = exp2(m - m'), l = l·alpha, acc = acc·alpha
  *     else:  m' = m
  *
@@ -113,7 +113,7 @@ static MlirValue emit_vote(struct ir_builder *b, const struct step *step, double
                                      ir_splat(b, row_bits, INT32_MIN));
     MlirValue top = ir_partial_max(b, ir_bitcast(b, step->x, i32));
     MlirValue wide = ir_broadcast(b, limit_bits, mlirValueGetType(top));
-    return ir_vote_any(b, ir_cmpi(b, IR_SGT, top, wide));
+    return ir_vote_any(b, ir_cmpi(b, IR_SGE, top, wide));
 }
 
 /* The exact update; yields m, alpha and the scaled l. */
