@@ -31,11 +31,16 @@
 
 /* (A, B, C) -> {CLASS_A, CLASS_B, CLASS_C}; (NONE) is an empty list. */
 #define PICK(_1, _2, _3, _4, name, ...) name
-#define CLASSES1(a) {CLASS_##a}
-#define CLASSES2(a, b) {CLASS_##a, CLASS_##b}
-#define CLASSES3(a, b, c) {CLASS_##a, CLASS_##b, CLASS_##c}
-#define CLASSES4(a, b, c, d) {CLASS_##a, CLASS_##b, CLASS_##c, CLASS_##d}
-#define CLASSES(...) PICK(__VA_ARGS__, CLASSES4, CLASSES3, CLASSES2, CLASSES1, _)(__VA_ARGS__)
+#define CLASSES1(a) \
+    { CLASS_##a }
+#define CLASSES2(a, b) \
+    { CLASS_##a, CLASS_##b }
+#define CLASSES3(a, b, c) \
+    { CLASS_##a, CLASS_##b, CLASS_##c }
+#define CLASSES4(a, b, c, d) \
+    { CLASS_##a, CLASS_##b, CLASS_##c, CLASS_##d }
+#define CLASSES(...) \
+    PICK(__VA_ARGS__, CLASSES4, CLASSES3, CLASSES2, CLASSES1, _)(__VA_ARGS__)
 
 const struct ptx_row ptx_rows[PTX_OP_COUNT] = {
 #define I(id, result, operands, isa, sm, template) \
@@ -51,9 +56,10 @@ int ptx_row_operand_count(const struct ptx_row *row) {
     return count;
 }
 
-_Noreturn static void fault(const struct ptx_kernel *kernel, enum ptx_op op, const char *what) {
-    fprintf(stderr, "attnc: internal error: ptx: kernel %s, %s: %s\n", kernel->name,
-            ptx_rows[op].id, what);
+_Noreturn static void fault(const struct ptx_kernel *kernel, enum ptx_op op,
+                            const char *what) {
+    fprintf(stderr, "attnc: internal error: ptx: kernel %s, %s: %s\n",
+            kernel->name, ptx_rows[op].id, what);
     abort();
 }
 
@@ -72,18 +78,37 @@ struct ptx_kernel *ptx_kernel_create(struct arena *arena, const char *name) {
     return kernel;
 }
 
-/* ---- registers -------------------------------------------------------------------- */
+/* ---- registers ---------------------------------------------------------- */
 
 /* Stems that, followed by a number or not, are PTX's own registers. */
 static const char *const reserved_stems[] = {
-    "tid", "ntid", "laneid", "warpid", "nwarpid", "ctaid", "nctaid", "smid", "nsmid", "gridid",
-    "clock", "pm", "envreg", "globaltimer", "reserved_smem_offset_", "total_smem_size",
-    "dynamic_smem_size", "aggr_smem_size", "current_graph_exec", "is_explicit_cluster",
-    "clusterid", "nclusterid",
+    "tid",
+    "ntid",
+    "laneid",
+    "warpid",
+    "nwarpid",
+    "ctaid",
+    "nctaid",
+    "smid",
+    "nsmid",
+    "gridid",
+    "clock",
+    "pm",
+    "envreg",
+    "globaltimer",
+    "reserved_smem_offset_",
+    "total_smem_size",
+    "dynamic_smem_size",
+    "aggr_smem_size",
+    "current_graph_exec",
+    "is_explicit_cluster",
+    "clusterid",
+    "nclusterid",
 };
 
 static bool is_reserved(const char *name) {
-    for (size_t i = 0; i < sizeof reserved_stems / sizeof reserved_stems[0]; i++)
+    for (size_t i = 0; i < sizeof reserved_stems / sizeof reserved_stems[0];
+         i++)
         if (strcmp(name, reserved_stems[i]) == 0)
             return true;
     return false;
@@ -95,9 +120,12 @@ static const char *clean_stem(struct arena *arena, const char *hint) {
     char *stem = arena_printf(arena, "%.40s__", hint);
     size_t length = strlen(stem) - 2;
     for (size_t i = 0; i < length; i++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", stem[i]))
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345"
+                    "6789_",
+                    stem[i]))
             stem[i] = '_';
-    bool digit = length > 0 && stem[length - 1] >= '0' && stem[length - 1] <= '9';
+    bool digit =
+        length > 0 && stem[length - 1] >= '0' && stem[length - 1] <= '9';
     stem[length + (digit ? 1 : 0)] = '\0';
     if (!is_reserved(stem) && length > 0)
         return stem;
@@ -106,8 +134,12 @@ static const char *clean_stem(struct arena *arena, const char *hint) {
 
 /* The group of a stem and class; a stem used by another class gets the class's
  * letter. */
-static uint32_t find_group(struct ptx_kernel *kernel, enum ptx_class class, const char *hint) {
-    static const char letters[] = {[PTX_P] = 'p', [PTX_H] = 'h', [PTX_R] = 'r', [PTX_F] = 'f',
+static uint32_t find_group(struct ptx_kernel *kernel, enum ptx_class class,
+                           const char *hint) {
+    static const char letters[] = {[PTX_P] = 'p',
+                                   [PTX_H] = 'h',
+                                   [PTX_R] = 'r',
+                                   [PTX_F] = 'f',
                                    [PTX_D] = 'd'};
     const char *stem = hint;
     for (int attempt = 0;; attempt++) {
@@ -119,17 +151,22 @@ static uint32_t find_group(struct ptx_kernel *kernel, enum ptx_class class, cons
                 return i;
             taken = true;
         }
-        const char *clean = attempt == 0 ? clean_stem(kernel->arena, hint) : stem;
+        const char *clean =
+            attempt == 0 ? clean_stem(kernel->arena, hint) : stem;
         if (!taken && strcmp(clean, stem) == 0)
             break;
-        stem = taken ? arena_printf(kernel->arena, "%s_%c", clean, letters[class]) : clean;
+        stem = taken
+                   ? arena_printf(kernel->arena, "%s_%c", clean, letters[class])
+                   : clean;
     }
-    vec_push(kernel->arena, &kernel->groups,
-             (struct ptx_reg_group){arena_strdup(kernel->arena, stem), class, 0});
+    vec_push(
+        kernel->arena, &kernel->groups,
+        (struct ptx_reg_group){arena_strdup(kernel->arena, stem), class, 0});
     return (uint32_t)kernel->groups.count - 1;
 }
 
-struct ptx_operand ptx_reg_new(struct ptx_kernel *kernel, enum ptx_class class, const char *hint) {
+struct ptx_operand ptx_reg_new(struct ptx_kernel *kernel, enum ptx_class class,
+                               const char *hint) {
     uint32_t group = find_group(kernel, class, hint);
     vec_push(kernel->arena, &kernel->regs,
              (struct ptx_reg){group, kernel->groups.data[group].count++});
@@ -141,7 +178,7 @@ enum ptx_class ptx_reg_class(const struct ptx_kernel *kernel, uint32_t reg) {
     return kernel->groups.data[kernel->regs.data[reg].group].class;
 }
 
-/* ---- operands --------------------------------------------------------------------- */
+/* ---- operands ----------------------------------------------------------- */
 
 struct ptx_operand ptx_f32(float value) {
     uint32_t bits;
@@ -157,7 +194,8 @@ struct ptx_operand ptx_address(struct ptx_operand reg, int64_t offset) {
 
 bool ptx_same(struct ptx_operand a, struct ptx_operand b) {
     return a.kind == b.kind && a.reg == b.reg && a.value == b.value &&
-           (a.kind == PTX_OPERAND_REG || a.kind == PTX_OPERAND_IMM || a.kind == PTX_OPERAND_F32);
+           (a.kind == PTX_OPERAND_REG || a.kind == PTX_OPERAND_IMM ||
+            a.kind == PTX_OPERAND_F32);
 }
 
 /* Length of a vector class, -1 for any, 0 for the other classes. */
@@ -179,7 +217,8 @@ static int vector_length(enum ptx_class class) {
 static bool vector_fits(const struct ptx_kernel *kernel, enum ptx_class class,
                         struct ptx_operand operand) {
     int length = vector_length(class);
-    if (operand.kind != PTX_OPERAND_VECTOR || (length > 0 && operand.value != length))
+    if (operand.kind != PTX_OPERAND_VECTOR ||
+        (length > 0 && operand.value != length))
         return false;
     enum ptx_class element = class == PTX_F4 || class == PTX_FV ? PTX_F : PTX_R;
     for (int64_t i = 0; i < operand.value; i++)
@@ -201,8 +240,10 @@ static bool operand_fits(const struct ptx_kernel *kernel, enum ptx_class class,
     case PTX_OPERAND_F32:
         return class == PTX_F;
     case PTX_OPERAND_ADDRESS:
-        return (class == PTX_SMEM && ptx_reg_class(kernel, operand.reg) == PTX_R) ||
-               (class == PTX_GMEM && ptx_reg_class(kernel, operand.reg) == PTX_D);
+        return (class == PTX_SMEM &&
+                ptx_reg_class(kernel, operand.reg) == PTX_R) ||
+               (class == PTX_GMEM &&
+                ptx_reg_class(kernel, operand.reg) == PTX_D);
     case PTX_OPERAND_TEXT:
         return class >= PTX_PARAM && class <= PTX_TEXT;
     case PTX_OPERAND_NONE:
@@ -212,9 +253,10 @@ static bool operand_fits(const struct ptx_kernel *kernel, enum ptx_class class,
     return false;
 }
 
-/* ---- the list --------------------------------------------------------------------- */
+/* ---- the list ----------------------------------------------------------- */
 
-struct ptx_inst *ptx_append(struct ptx_kernel *kernel, enum ptx_op op, struct ptx_operand result,
+struct ptx_inst *ptx_append(struct ptx_kernel *kernel, enum ptx_op op,
+                            struct ptx_operand result,
                             const struct ptx_operand *operands, int count) {
     const struct ptx_row *row = &ptx_rows[op];
     if (count > 0 && operands[0].kind == PTX_OPERAND_NONE)
@@ -231,7 +273,9 @@ struct ptx_inst *ptx_append(struct ptx_kernel *kernel, enum ptx_op op, struct pt
     }
     for (int i = 0; i < count; i++) {
         if (!operand_fits(kernel, row->operands[i], operands[i]))
-            fault(kernel, op, arena_printf(kernel->arena, "operand %d of the wrong class", i));
+            fault(kernel, op,
+                  arena_printf(kernel->arena, "operand %d of the wrong class",
+                               i));
         inst->operands[i] = operands[i];
     }
     inst->next = kernel->cursor->next;
@@ -240,26 +284,31 @@ struct ptx_inst *ptx_append(struct ptx_kernel *kernel, enum ptx_op op, struct pt
     return inst;
 }
 
-struct ptx_operand ptx_define(struct ptx_kernel *kernel, enum ptx_op op, const char *hint,
+struct ptx_operand ptx_define(struct ptx_kernel *kernel, enum ptx_op op,
+                              const char *hint,
                               const struct ptx_operand *operands, int count) {
     struct ptx_operand result = ptx_reg_new(kernel, ptx_rows[op].result, hint);
     ptx_append(kernel, op, result, operands, count);
     return result;
 }
 
-void ptx_guard(struct ptx_inst *inst, struct ptx_operand predicate, bool negated) {
+void ptx_guard(struct ptx_inst *inst, struct ptx_operand predicate,
+               bool negated) {
     inst->guard = predicate.reg;
     inst->guard_negated = negated;
 }
 
 struct ptx_operand ptx_label_new(struct ptx_kernel *kernel, const char *stem) {
-    return ptx_text(arena_printf(kernel->arena, "%s_%u", stem, kernel->label_count++));
+    return ptx_text(
+        arena_printf(kernel->arena, "%s_%u", stem, kernel->label_count++));
 }
 
-void ptx_comment(struct ptx_kernel *kernel, enum ptx_op kind, const char *format, ...) {
+void ptx_comment(struct ptx_kernel *kernel, enum ptx_op kind,
+                 const char *format, ...) {
     va_list args;
     va_start(args, format);
-    struct ptx_operand text = ptx_text(arena_vprintf(kernel->arena, format, args));
+    struct ptx_operand text =
+        ptx_text(arena_vprintf(kernel->arena, format, args));
     va_end(args);
     ptx_put(kernel, kind, PTX_NOTHING, text);
 }

@@ -18,11 +18,11 @@
 /* Operand and register classes of insts.def. */
 enum ptx_class {
     PTX_NONE,
-    PTX_P,  /* .pred */
-    PTX_H,  /* .b16 */
-    PTX_R,  /* .b32 */
-    PTX_F,  /* .f32 */
-    PTX_D,  /* .b64 */
+    PTX_P, /* .pred */
+    PTX_H, /* .b16 */
+    PTX_R, /* .b32 */
+    PTX_F, /* .f32 */
+    PTX_D, /* .b64 */
     PTX_R2,
     PTX_R4,
     PTX_F4,
@@ -53,9 +53,9 @@ struct ptx_row {
     const char *id;
     enum ptx_class result;
     enum ptx_class operands[PTX_MAX_OPERANDS]; /* PTX_NONE ends the list */
-    int min_isa;           /* `.version` times ten */
+    int min_isa;                               /* `.version` times ten */
     int min_sm;
-    const char *text;      /* template; NULL: printed by a hook */
+    const char *text; /* template; NULL: printed by a hook */
 };
 
 extern const struct ptx_row ptx_rows[PTX_OP_COUNT];
@@ -87,7 +87,7 @@ struct ptx_inst {
     struct ptx_inst *next;
     enum ptx_op op;
     bool guard_negated;
-    uint32_t guard;  /* predicate register, 0: always */
+    uint32_t guard; /* predicate register, 0: always */
     struct ptx_operand result;
     struct ptx_operand operands[PTX_MAX_OPERANDS];
 };
@@ -104,13 +104,13 @@ struct ptx_reg {
     uint32_t number;
 };
 
-/* A TMA tensor map that the kernel takes as a parameter in front of the others. */
+/* A TMA tensor map: a parameter of the kernel in front of the others. */
 struct ptx_tensor_map {
     int argument;      /* of the function: the tensor */
     int box_rows;      /* rows of one copy */
     int swizzle_bytes; /* 128, 64, 32: bytes of a panel's row */
     int panels;
-    const char *name;  /* of the parameter */
+    const char *name; /* of the parameter */
 };
 
 /* A device function of another module that the kernel calls; its parameters and
@@ -126,7 +126,7 @@ struct ptx_extern {
 /* A parameter of the entry, in order. */
 struct ptx_param {
     const char *name;
-    const char *type;    /* "u64", "s64", "s32", "b32" ... */
+    const char *type; /* "u64", "s64", "s32", "b32" ... */
     const char *comment;
 };
 
@@ -135,15 +135,15 @@ struct ptx_kernel {
     const char *name;
     VEC(struct ptx_param) params;
     VEC(struct ptx_extern) externs;
-    VEC(struct ptx_reg) regs;       /* regs.data[0] is no register */
+    VEC(struct ptx_reg) regs; /* regs.data[0] is no register */
     VEC(struct ptx_reg_group) groups;
     struct ptx_inst *first, *cursor; /* new instructions go behind the cursor */
     uint32_t label_count;
     int threads;
     uint32_t shared_bytes;
-    bool uses_panels;               /* shared tiles need 1024-byte alignment */
+    bool uses_panels; /* shared tiles need 1024-byte alignment */
     VEC(struct ptx_tensor_map) maps;
-    VEC(const char *) notes;        /* lines of the head comment */
+    VEC(const char *) notes; /* lines of the head comment */
 };
 
 /* An empty kernel; name and arena are borrowed. */
@@ -151,7 +151,8 @@ struct ptx_kernel *ptx_kernel_create(struct arena *arena, const char *name);
 
 /* A new virtual register; `hint` is the stem of its name ("acc" gives %acc0,
  * %acc1, ...).  Names that PTX reserves are changed. */
-struct ptx_operand ptx_reg_new(struct ptx_kernel *kernel, enum ptx_class class, const char *hint);
+struct ptx_operand ptx_reg_new(struct ptx_kernel *kernel, enum ptx_class class,
+                               const char *hint);
 
 /* The class of a register. */
 enum ptx_class ptx_reg_class(const struct ptx_kernel *kernel, uint32_t reg);
@@ -167,8 +168,10 @@ struct ptx_operand ptx_f32(float value);
 /* The address reg + offset; `reg` is a register or an address. */
 struct ptx_operand ptx_address(struct ptx_operand reg, int64_t offset);
 /* A vector of registers; `items` must live as long as the kernel. */
-static inline struct ptx_operand ptx_vector(const struct ptx_operand *items, int count) {
-    return (struct ptx_operand){.kind = PTX_OPERAND_VECTOR, .value = count, .items = items};
+static inline struct ptx_operand ptx_vector(const struct ptx_operand *items,
+                                            int count) {
+    return (struct ptx_operand){
+        .kind = PTX_OPERAND_VECTOR, .value = count, .items = items};
 }
 static inline struct ptx_operand ptx_text(const char *text) {
     return (struct ptx_operand){.kind = PTX_OPERAND_TEXT, .text = text};
@@ -181,22 +184,24 @@ bool ptx_same(struct ptx_operand a, struct ptx_operand b);
 
 /* Appends an instruction behind the cursor; `result` is ignored by rows without
  * one.  Aborts when an operand does not fit the row's class. */
-struct ptx_inst *ptx_append(struct ptx_kernel *kernel, enum ptx_op op, struct ptx_operand result,
+struct ptx_inst *ptx_append(struct ptx_kernel *kernel, enum ptx_op op,
+                            struct ptx_operand result,
                             const struct ptx_operand *operands, int count);
 
 /* ptx_put(kernel, op, result, operands...): appends. */
-#define ptx_put(kernel, op, result, ...)                              \
-    ptx_append((kernel), (op), (result),                              \
-               (const struct ptx_operand[]){__VA_ARGS__},             \
+#define ptx_put(kernel, op, result, ...)                                 \
+    ptx_append((kernel), (op), (result),                                 \
+               (const struct ptx_operand[]){__VA_ARGS__},                \
                (int)(sizeof((const struct ptx_operand[]){__VA_ARGS__}) / \
                      sizeof(struct ptx_operand)))
 
 /* Appends with a new register as result, named after `hint`; returns it. */
-struct ptx_operand ptx_define(struct ptx_kernel *kernel, enum ptx_op op, const char *hint,
+struct ptx_operand ptx_define(struct ptx_kernel *kernel, enum ptx_op op,
+                              const char *hint,
                               const struct ptx_operand *operands, int count);
-#define ptx_def(kernel, op, hint, ...)                                \
-    ptx_define((kernel), (op), (hint),                                \
-               (const struct ptx_operand[]){__VA_ARGS__},             \
+#define ptx_def(kernel, op, hint, ...)                                   \
+    ptx_define((kernel), (op), (hint),                                   \
+               (const struct ptx_operand[]){__VA_ARGS__},                \
                (int)(sizeof((const struct ptx_operand[]){__VA_ARGS__}) / \
                      sizeof(struct ptx_operand)))
 
@@ -204,13 +209,14 @@ struct ptx_operand ptx_define(struct ptx_kernel *kernel, enum ptx_op op, const c
 #define PTX_NOTHING ((struct ptx_operand){0})
 
 /* Makes an instruction conditional. */
-void ptx_guard(struct ptx_inst *inst, struct ptx_operand predicate, bool negated);
+void ptx_guard(struct ptx_inst *inst, struct ptx_operand predicate,
+               bool negated);
 
 /* A label name that no other code of the kernel uses ("loop" gives loop_3). */
 struct ptx_operand ptx_label_new(struct ptx_kernel *kernel, const char *stem);
 
 /* Appends a comment line, a banner, or a source location line. */
-void ptx_comment(struct ptx_kernel *kernel, enum ptx_op kind, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+void ptx_comment(struct ptx_kernel *kernel, enum ptx_op kind,
+                 const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -26,41 +26,44 @@
 #include "backends/ptx/ptx.h"
 #include "ir/walk.h"
 
-/* ---- Values ------------------------------------------------------------------------ */
+/* ---- Values ------------------------------------------------------------- */
 
 struct storage {
     enum layout layout;
     enum ptx_class class;
-    bool packed;              /* 16-bit tile, two elements a register */
-    bool bf16;                /* of 16-bit elements: bf16, else f16 */
-    bool owned;               /* registers that belong to this storage alone */
+    bool packed; /* 16-bit tile, two elements a register */
+    bool bf16;   /* of 16-bit elements: bf16, else f16 */
+    bool owned;  /* registers that belong to this storage alone */
     struct tile_shape shape;
-    struct ptx_operand *elems; /* NULL while it lives inside a run only */
+    struct ptx_operand *elems;   /* NULL while it lives inside a run only */
     struct ptx_operand temps[2]; /* inside a run: current elements c = 0, 1 */
-    int temps_group;          /* columns: the j that temps belong to, -1: none */
-    struct ptx_operand *run_rows; /* inside a run: "register + constant" added up */
-    int run_uses;             /* inside a run: operands of the run that name it */
-    bool in_run;              /* defined by the pending run */
-    bool numbered;            /* inside a run: equal elements are shared */
-    int uses;                 /* still to come, of all values that share it */
-    int loop;                 /* innermost loop around the definition, 0: none */
-    int in_flight;            /* products that still read or write the registers */
-    struct ptx_inst *anchor;  /* last instruction of a top-level definition */
-    int anchor_order;         /* -1: defined inside a loop or branch */
+    int temps_group; /* columns: the j that temps belong to, -1: none */
+    struct ptx_operand
+        *run_rows; /* inside a run: "register + constant" added up */
+    int run_uses;  /* inside a run: operands of the run that name it */
+    bool in_run;   /* defined by the pending run */
+    bool numbered; /* inside a run: equal elements are shared */
+    int uses;      /* still to come, of all values that share it */
+    int loop;      /* innermost loop around the definition, 0: none */
+    int in_flight; /* products that still read or write the registers */
+    struct ptx_inst *anchor; /* last instruction of a top-level definition */
+    int anchor_order;        /* -1: defined inside a loop or branch */
 };
 
 /* A tile in shared memory. */
 struct shared_view {
     const char *name;
-    int rows, columns, bytes;   /* of one stage; bytes of one element */
-    int stage_bytes;            /* distance of the stages */
+    int rows, columns, bytes; /* of one stage; bytes of one element */
+    int stage_bytes;          /* distance of the stages */
     int byte_offset;
     struct swizzle swizzle;
-    struct ptx_operand stage;   /* byte offset of the stage in a register, or none */
+    struct ptx_operand
+        stage; /* byte offset of the stage in a register, or none */
     bool bf16;
-    int swizzle_bytes, panels;  /* tiles of panels, else 0 (isel_sm90.c) */
-    struct ptx_operand stage_index; /* of tiles of panels: number of the stage, or none */
-    int arrivals;               /* of mbarriers */
+    int swizzle_bytes, panels; /* tiles of panels, else 0 (isel_sm90.c) */
+    struct ptx_operand
+        stage_index; /* of tiles of panels: number of the stage, or none */
+    int arrivals;    /* of mbarriers */
 };
 
 enum value_kind { VALUE_STORAGE, VALUE_SHARED, VALUE_GLOBAL, VALUE_STEP };
@@ -70,26 +73,27 @@ struct value {
     enum value_kind kind;
     struct storage *storage;
     struct shared_view *shared;
-    int argument;               /* VALUE_GLOBAL: argument of the kernel */
+    int argument; /* VALUE_GLOBAL: argument of the kernel */
 };
 
-/* ---- Kernel arguments -------------------------------------------------------------- */
+/* ---- Kernel arguments --------------------------------------------------- */
 
 enum { ISEL_MAX_RANK = KERNEL_MAX_RANK };
 
 /* The PTX parameters behind one function argument, and the registers that hold
  * them once they were asked for. */
 struct argument {
-    const char *kind;  /* attn.arg, "tensor:bias" */
-    const char *stem;  /* stem of parameter names */
+    const char *kind; /* attn.arg, "tensor:bias" */
+    const char *stem; /* stem of parameter names */
     MlirType type;
-    int rank;          /* of a memref; 0: scalar */
-    const char *scalar, *pointer, *extents[ISEL_MAX_RANK], *strides[ISEL_MAX_RANK];
+    int rank; /* of a memref; 0: scalar */
+    const char *scalar, *pointer, *extents[ISEL_MAX_RANK],
+        *strides[ISEL_MAX_RANK];
     struct ptx_operand scalar_reg, pointer_reg, global_reg;
     struct ptx_operand extent_regs[ISEL_MAX_RANK], stride_regs[ISEL_MAX_RANK];
 };
 
-/* ---- The context ------------------------------------------------------------------- */
+/* ---- The context -------------------------------------------------------- */
 
 /* Registers that hold a lane constant, by what they mean. */
 struct lane_constant {
@@ -121,10 +125,10 @@ struct isel {
     struct ptx_kernel *kernel;
     MlirOperation func;
     int warps, threads;
-    int row_warps;              /* warps that share the rows of a tile */
+    int row_warps; /* warps that share the rows of a tile */
     bool failed;
 
-    struct value *values;       /* open hash table */
+    struct value *values; /* open hash table */
     size_t value_count, value_capacity;
     VEC(struct argument) arguments;
     VEC(struct lane_constant) constants;
@@ -135,42 +139,51 @@ struct isel {
     struct loop_frame *frame;   /* of the innermost loop */
     VEC(struct flight) flights; /* wgmma: what is not waited for yet */
     int wgmma_group;            /* groups committed so far */
-    VEC(MlirOperation) early;   /* operations that were lowered before their turn */
-    int depth;                  /* loops and branches around the current place */
-    int order;                  /* of top-level definitions */
-    const char *last_file;      /* source place of the latest location line */
+    VEC(MlirOperation)
+    early;                 /* operations that were lowered before their turn */
+    int depth;             /* loops and branches around the current place */
+    int order;             /* of top-level definitions */
+    const char *last_file; /* source place of the latest location line */
     unsigned last_line, last_column;
     bool seen_mainloop;
 };
 
-/* Reports an operation that cannot be lowered, at its place; lowering goes on so
- * that more can be reported. */
+/* Reports an operation that cannot be lowered, at its place; lowering goes on
+ * so that more can be reported. */
 void isel_error(struct isel *is, MlirOperation op, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- Values: isel_values.c --------------------------------------------------------- */
+/* ---- Values: isel_values.c ---------------------------------------------- */
 
 /* Layout, shape and class of a type; false (after an error) for one without
  * registers. */
-bool isel_describe(struct isel *is, MlirOperation op, MlirType type, struct storage *out);
+bool isel_describe(struct isel *is, MlirOperation op, MlirType type,
+                   struct storage *out);
 
-/* A storage like `like` with elems allocated (not filled in), no uses, not owned. */
+/* A storage like `like` with elems allocated (not filled in), no uses, not
+ * owned. */
 struct storage *storage_create(struct isel *is, const struct storage *like);
 /* New registers for every element. */
-void storage_fill_registers(struct isel *is, struct storage *storage, const char *hint);
+void storage_fill_registers(struct isel *is, struct storage *storage,
+                            const char *hint);
 /* A scalar storage that holds one operand. */
-struct storage *storage_scalar(struct isel *is, enum ptx_class class, struct ptx_operand operand);
+struct storage *storage_scalar(struct isel *is, enum ptx_class class,
+                               struct ptx_operand operand);
 /* True when nobody will read it again after `uses_now` more uses, and it may be
  * overwritten here (own registers, defined in the current loop). */
-bool storage_dies(const struct isel *is, const struct storage *storage, int uses_now);
+bool storage_dies(const struct isel *is, const struct storage *storage,
+                  int uses_now);
 
 /* Element (f, i, j, c); constants and affine elements as they are. */
-struct ptx_operand storage_element(const struct storage *storage, int f, int i, int j, int c);
+struct ptx_operand storage_element(const struct storage *storage, int f, int i,
+                                   int j, int c);
 
 /* Binds a value to a storage and adds the value's uses to it. */
 void isel_bind(struct isel *is, MlirValue value, struct storage *storage);
-void isel_bind_shared(struct isel *is, MlirValue value, struct shared_view *view);
-void isel_bind_other(struct isel *is, MlirValue value, enum value_kind kind, int argument);
+void isel_bind_shared(struct isel *is, MlirValue value,
+                      struct shared_view *view);
+void isel_bind_other(struct isel *is, MlirValue value, enum value_kind kind,
+                     int argument);
 
 /* What a value was bound to, NULL when it was not. */
 struct value *isel_find(struct isel *is, MlirValue value);
@@ -183,30 +196,34 @@ struct argument *isel_argument(struct isel *is, MlirValue value);
 /* Counts one use of each operand as done. */
 void isel_release(struct isel *is, MlirOperation op);
 
-/* The register or constant of a scalar value ("register + constant" is added up). */
+/* The register or constant of a scalar value ("register + constant" is added
+ * up). */
 struct ptx_operand isel_scalar(struct isel *is, MlirValue value);
 /* An operand as register or constant: adds up "register + constant". */
 struct ptx_operand isel_plain(struct isel *is, struct ptx_operand operand);
 /* An operand in a register of `class` (constants are moved). */
 struct ptx_operand isel_in_register(struct isel *is, enum ptx_class class,
-                                    struct ptx_operand operand, const char *hint);
+                                    struct ptx_operand operand,
+                                    const char *hint);
 /* The move of `from` (any operand) to a register. */
 void isel_move(struct isel *is, struct ptx_operand to, struct ptx_operand from);
-/* Moves as if all happened at once: no source is overwritten before it is read. */
-void isel_move_all(struct isel *is, const struct ptx_operand *to, const struct ptx_operand *from,
-                   int count);
-/* Moves every element of `from` to `to`'s registers; nothing where they agree. */
+/* Moves as if all happened at once: no source is overwritten before it is read.
+ */
+void isel_move_all(struct isel *is, const struct ptx_operand *to,
+                   const struct ptx_operand *from, int count);
+/* Moves every element of `from` to `to`'s registers; nothing where they agree.
+ */
 struct move_list {
     VEC(struct ptx_operand) to;
     VEC(struct ptx_operand) from;
 };
-void isel_add_moves(struct isel *is, struct move_list *list, const struct storage *to,
-                    const struct storage *from);
+void isel_add_moves(struct isel *is, struct move_list *list,
+                    const struct storage *to, const struct storage *from);
 
 /* Name stem for the results of an op: its `attn.name`, else `fallback`. */
 const char *isel_hint(MlirOperation op, const char *fallback);
 
-/* ---- Facts of upstream operations: isel_ops.c -------------------------------------- */
+/* ---- Facts of upstream operations: isel_ops.c --------------------------- */
 
 /* True when fastmath allows contraction and approximations within 2^-20. */
 bool isel_contract(MlirOperation op);
@@ -214,85 +231,99 @@ bool isel_contract(MlirOperation op);
 const char *isel_reduction_kind(struct isel *is, MlirOperation op);
 /* True when its initial value changes nothing. */
 bool isel_neutral_reduction(MlirOperation op);
-/* The operand of an arith.constant (scalar or splat); false for other constants. */
+/* The operand of an arith.constant (scalar or splat); false for other
+ * constants. */
 bool isel_constant(MlirOperation op, struct ptx_operand *out_operand);
 
-/* ---- Lane constants and parameters: isel_lanes.c ----------------------------------- */
+/* ---- Lane constants and parameters: isel_lanes.c ------------------------ */
 
 /* Between these, instructions go to the start of the kernel. */
 struct ptx_inst *isel_entry_begin(struct isel *is);
 void isel_entry_end(struct isel *is, struct ptx_inst *saved);
 
-/* The place behind the definitions of all operands, when all are top level; false
- * (and no change) when one is not.  End with isel_hoist_end. */
+/* The place behind the definitions of all operands, when all are top level;
+ * false (and no change) when one is not.  End with isel_hoist_end. */
 struct hoist {
     struct ptx_inst *saved, *anchor;
 };
-bool isel_hoist_begin(struct isel *is, struct storage *const *storages, int count,
-                      struct hoist *out);
+bool isel_hoist_begin(struct isel *is, struct storage *const *storages,
+                      int count, struct hoist *out);
 void isel_hoist_end(struct isel *is, struct hoist *hoist);
 
 /* Lane constants, computed once at the start of the kernel. */
-struct ptx_operand isel_thread(struct isel *is);      /* thread in the CTA */
-struct ptx_operand isel_lane(struct isel *is);        /* lane in the warp */
-struct ptx_operand isel_warp(struct isel *is);        /* warp in the CTA */
-struct ptx_operand isel_row_lane(struct isel *is);    /* 16 (warp % row_warps) + lane / 4 */
+struct ptx_operand isel_thread(struct isel *is); /* thread in the CTA */
+struct ptx_operand isel_lane(struct isel *is);   /* lane in the warp */
+struct ptx_operand isel_warp(struct isel *is);   /* warp in the CTA */
+struct ptx_operand
+isel_row_lane(struct isel *is); /* 16 (warp % row_warps) + lane / 4 */
 struct ptx_operand isel_column_lane(struct isel *is); /* 2 (lane % 4) */
-struct ptx_operand isel_smem(struct isel *is);        /* address of the shared memory */
+struct ptx_operand
+isel_smem(struct isel *is); /* address of the shared memory */
 
 /* A cached lane constant; NULL when it has not been computed yet.  `name` is a
  * literal. */
-struct ptx_operand *isel_constant_find(struct isel *is, const char *name, int k0, int k1, int k2,
-                                       int k3);
-void isel_constant_add(struct isel *is, const char *name, int k0, int k1, int k2, int k3,
-                       struct ptx_operand reg);
+struct ptx_operand *isel_constant_find(struct isel *is, const char *name,
+                                       int k0, int k1, int k2, int k3);
+void isel_constant_add(struct isel *is, const char *name, int k0, int k1,
+                       int k2, int k3, struct ptx_operand reg);
 
 /* Registers of parameters, loaded once at the start of the kernel. */
 struct ptx_operand isel_param_scalar(struct isel *is, struct argument *arg);
-struct ptx_operand isel_param_pointer(struct isel *is, struct argument *arg); /* as given */
-struct ptx_operand isel_param_global(struct isel *is, struct argument *arg);  /* global space */
-struct ptx_operand isel_param_extent(struct isel *is, struct argument *arg, int axis);
+struct ptx_operand isel_param_pointer(struct isel *is,
+                                      struct argument *arg); /* as given */
+struct ptx_operand isel_param_global(struct isel *is,
+                                     struct argument *arg); /* global space */
+struct ptx_operand isel_param_extent(struct isel *is, struct argument *arg,
+                                     int axis);
 /* In elements: an index is multiplied by the element's bytes first, so that the
  * stride can be used where it lies, in constant memory. */
-struct ptx_operand isel_param_stride(struct isel *is, struct argument *arg, int axis);
+struct ptx_operand isel_param_stride(struct isel *is, struct argument *arg,
+                                     int axis);
 int isel_element_bytes(const struct argument *arg);
 
-/* Declares the PTX parameters of a function's arguments and binds the arguments. */
+/* Declares the PTX parameters of a function's arguments and binds the
+ * arguments. */
 void isel_arguments(struct isel *is);
 
-/* ---- Elementwise: isel_run.c, isel_element.c, isel_math.c -------------------------- */
+/* ---- Elementwise: isel_run.c, isel_element.c, isel_math.c --------------- */
 
 /* One elementwise operation on one element. */
 struct element {
     struct isel *is;
     MlirOperation op;
-    struct ptx_operand *in;  /* as many as the operation has operands */
+    struct ptx_operand *in; /* as many as the operation has operands */
     const enum ptx_class *in_class;
     struct ptx_operand dest; /* the register to write, or none: a new one */
     const char *hint;
-    bool contract;           /* fastmath: contraction and fast forms allowed */
+    bool contract; /* fastmath: contraction and fast forms allowed */
 };
 
 struct element_rule {
     const char *name; /* of the operation */
-    struct ptx_operand (*emit)(const struct element *e); /* NULL: one instruction */
-    enum ptx_op r, f, f_contract, p; /* its row by operand class; PTX_OP_COUNT: none */
+    struct ptx_operand (*emit)(
+        const struct element *e); /* NULL: one instruction */
+    enum ptx_op r, f, f_contract,
+        p; /* its row by operand class; PTX_OP_COUNT: none */
 };
 
 /* The rule of an elementwise operation, NULL when it is none. */
 const struct element_rule *element_rule_find(const char *name);
-/* Emits one element; returns what holds the result (`dest` when that is given). */
-struct ptx_operand element_emit(const struct element_rule *rule, const struct element *e);
+/* Emits one element; returns what holds the result (`dest` when that is given).
+ */
+struct ptx_operand element_emit(const struct element_rule *rule,
+                                const struct element *e);
 
 /* The last instruction of an element: writes dest or a new register. */
 struct ptx_operand element_result(const struct element *e, enum ptx_op op,
-                                  const struct ptx_operand *operands, int count);
-#define element_out(e, op, ...)                                       \
-    element_result((e), (op), (const struct ptx_operand[]){__VA_ARGS__}, \
+                                  const struct ptx_operand *operands,
+                                  int count);
+#define element_out(e, op, ...)                                              \
+    element_result((e), (op), (const struct ptx_operand[]){__VA_ARGS__},     \
                    (int)(sizeof((const struct ptx_operand[]){__VA_ARGS__}) / \
                          sizeof(struct ptx_operand)))
 /* An operand that is the result already: moved when dest is given. */
-struct ptx_operand element_same(const struct element *e, struct ptx_operand operand);
+struct ptx_operand element_same(const struct element *e,
+                                struct ptx_operand operand);
 
 /* Functions of isel_math.c; each is one column of the rule table. */
 struct ptx_operand math_exp2(const struct element *e);
@@ -315,10 +346,12 @@ struct ptx_operand call_extern(const struct element *e);
 bool isel_elementwise(struct isel *is, MlirOperation op);
 /* Emits the pending run. */
 void isel_flush(struct isel *is);
-/* Flushes when an operand of the op (or of what is nested in it) is still pending. */
+/* Flushes when an operand of the op (or of what is nested in it) is still
+ * pending. */
 void isel_flush_for(struct isel *is, MlirOperation op);
 
-/* Writes `// @ file:line:col` when the op comes from another place than the last. */
+/* Writes `// @ file:line:col` when the op comes from another place than the
+ * last. */
 void isel_location(struct isel *is, MlirOperation op);
 
 /* Loads of attn.read inside and outside runs: isel_read.c. */
@@ -329,26 +362,29 @@ enum layout read_plan_layout(const struct read_plan *plan);
 /* Scalar and row parts of the addresses; before the elements. */
 void read_plan_begin(struct isel *is, struct read_plan *plan);
 /* The element (f, i, j, c) into `dest` or a new register. */
-struct ptx_operand read_plan_element(struct isel *is, struct read_plan *plan, int f, int i, int j,
-                                     int c, struct ptx_operand dest);
+struct ptx_operand read_plan_element(struct isel *is, struct read_plan *plan,
+                                     int f, int i, int j, int c,
+                                     struct ptx_operand dest);
 
-/* What the element (f, i, j, c) reads: equal keys, equal elements.  False when there are
- * too many indices to tell. */
-bool read_plan_key(struct isel *is, const struct read_plan *plan, int f, int i, int j, int c,
-                   struct ptx_operand out_key[4]);
+/* What the element (f, i, j, c) reads: equal keys, equal elements.  False when
+ * there are too many indices to tell. */
+bool read_plan_key(struct isel *is, const struct read_plan *plan, int f, int i,
+                   int j, int c, struct ptx_operand out_key[4]);
 
 /* Element of a storage inside a run as it is, perhaps "register + constant". */
-struct ptx_operand run_affine(const struct storage *storage, int f, int i, int j, int c);
-/* Element of a storage inside a run: the temporary when it lives there only, and
- * "register + constant" added up (once for each column). */
-struct ptx_operand run_element(struct isel *is, struct storage *storage, int f, int i, int j,
-                               int c);
+struct ptx_operand run_affine(const struct storage *storage, int f, int i,
+                              int j, int c);
+/* Element of a storage inside a run: the temporary when it lives there only,
+ * and "register + constant" added up (once for each column). */
+struct ptx_operand run_element(struct isel *is, struct storage *storage, int f,
+                               int i, int j, int c);
 
 /* Combines the four lanes of a quad: op is a two-operand row. */
-struct ptx_operand isel_quad_reduce(struct isel *is, enum ptx_op op, enum ptx_class class,
-                                    struct ptx_operand x, const char *hint);
+struct ptx_operand isel_quad_reduce(struct isel *is, enum ptx_op op,
+                                    enum ptx_class class, struct ptx_operand x,
+                                    const char *hint);
 
-/* ---- Lowering functions of single operations --------------------------------------- */
+/* ---- Lowering functions of single operations ---------------------------- */
 
 void lower_dot(struct isel *is, MlirOperation op);
 void lower_fragments(struct isel *is, MlirOperation op);
@@ -385,20 +421,23 @@ void lower_wgmma_fence(struct isel *is, MlirOperation op);
 void lower_wgmma_commit(struct isel *is, MlirOperation op);
 void lower_wgmma_wait(struct isel *is, MlirOperation op);
 
-/* The registers of the loop-carried value that `value`, a tile like `form`, is yielded
- * to, when that is its only use and nobody needs the old value any more; else NULL. */
-struct storage *isel_yield_target(struct isel *is, MlirValue value, const struct storage *form);
+/* The registers of the loop-carried value that `value`, a tile like `form`, is
+ * yielded to, when that is its only use and nobody needs the old value any
+ * more; else NULL. */
+struct storage *isel_yield_target(struct isel *is, MlirValue value,
+                                  const struct storage *form);
 
 /* Lowers the operations of a block up to its terminator, which is returned. */
 MlirOperation isel_block(struct isel *is, MlirBlock block);
 
 /* Lowers one kernel; NULL when that failed. */
 struct ptx_kernel *isel_kernel(struct arena *arena, MlirOperation func,
-                               const struct ptx_options *options, struct diag_sink *sink);
+                               const struct ptx_options *options,
+                               struct diag_sink *sink);
 
 /* The address of row 0, 64-bit, of src[b, h]: global pointer + b, h strides.
  * Hoisted and cached when b and h are top level. */
-struct ptx_operand isel_head_pointer(struct isel *is, struct argument *arg, MlirValue b,
-                                     MlirValue h);
+struct ptx_operand isel_head_pointer(struct isel *is, struct argument *arg,
+                                     MlirValue b, MlirValue h);
 
 #endif

@@ -3,23 +3,32 @@
  *
  * A carried value lives in one set of registers from its initial value to the
  * result: the initial value's own when nobody else needs it, and what the body
- * yields is moved there unless it is there already (accumulators are).  A branch
- * that yields a value of before the branch unchanged gets that value's registers
- * as result, so it moves nothing.  Likewise a while loop's condition passes on what it
- * got where it lies, and a tile that is made only to be yielded is written into the
- * carried registers at once when their old value is done with. */
+ * yields is moved there unless it is there already (accumulators are).  A
+ * branch that yields a value of before the branch unchanged gets that value's
+ * registers as result, so it moves nothing.  Likewise a while loop's condition
+ * passes on what it got where it lies, and a tile that is made only to be
+ * yielded is written into the carried registers at once when their old value is
+ * done with. */
 #include <string.h>
 
 #include "backends/ptx/isel.h"
 
-/* ---- Uniform branches -------------------------------------------------------------- */
+/* ---- Uniform branches --------------------------------------------------- */
 
 /* The conditions around these are the same for all threads (docs/ir.md). */
 static void find_collective(void *data, MlirOperation op) {
-    static const char *const names[] = {"attn.dot", "attn.copy_async", "gpu.barrier",
-                                        "attn.ballot", "attn.warp_reduce", "attn.wait_group",
-                                        "attn.store", "attn.fragments", "attn.wgmma",
-                                        "attn.bar_sync", "attn.bar_arrive", "attn.uniform",
+    static const char *const names[] = {"attn.dot",
+                                        "attn.copy_async",
+                                        "gpu.barrier",
+                                        "attn.ballot",
+                                        "attn.warp_reduce",
+                                        "attn.wait_group",
+                                        "attn.store",
+                                        "attn.fragments",
+                                        "attn.wgmma",
+                                        "attn.bar_sync",
+                                        "attn.bar_arrive",
+                                        "attn.uniform",
                                         "attn.set_max_registers"};
     bool *found = data;
     const char *name = ir_op_name(op);
@@ -37,16 +46,18 @@ static enum ptx_op branch_op(MlirOperation op) {
     return uniform ? PTX_BRA_UNI : PTX_BRA;
 }
 
-static void branch_unless(struct isel *is, enum ptx_op op, struct ptx_operand condition,
+static void branch_unless(struct isel *is, enum ptx_op op,
+                          struct ptx_operand condition,
                           struct ptx_operand label) {
     condition = isel_in_register(is, PTX_P, condition, "p");
     ptx_guard(ptx_put(is->kernel, op, PTX_NOTHING, label), condition, true);
 }
 
-/* ---- Carried values ---------------------------------------------------------------- */
+/* ---- Carried values ----------------------------------------------------- */
 
 /* A second storage on the same registers. */
-static struct storage *same_registers(struct isel *is, const struct storage *storage) {
+static struct storage *same_registers(struct isel *is,
+                                      const struct storage *storage) {
     struct storage *twin = ARENA_NEW(is->arena, struct storage);
     *twin = *storage;
     twin->uses = 0;
@@ -57,14 +68,16 @@ static struct storage *same_registers(struct isel *is, const struct storage *sto
 }
 
 static bool same_form(const struct storage *a, const struct storage *b) {
-    return a->layout == b->layout && a->class == b->class && a->packed == b->packed &&
-           a->shape.groups == b->shape.groups && a->shape.fragments == b->shape.fragments;
+    return a->layout == b->layout && a->class == b->class &&
+           a->packed == b->packed && a->shape.groups == b->shape.groups &&
+           a->shape.fragments == b->shape.fragments;
 }
 
-/* Registers for a value of `type` that starts as `init`: its own when this is its
- * last use, else new ones (a move is added). */
+/* Registers for a value of `type` that starts as `init`: its own when this is
+ * its last use, else new ones (a move is added). */
 static struct storage *carry(struct isel *is, MlirOperation op, MlirValue value,
-                             struct storage *init, struct move_list *moves, const char *hint) {
+                             struct storage *init, struct move_list *moves,
+                             const char *hint) {
     struct storage type;
     if (!isel_describe(is, op, mlirValueGetType(value), &type))
         return init;
@@ -97,7 +110,8 @@ static void pass_on(struct isel *is, MlirOperation terminator, size_t first,
     struct move_list moves = {0};
     isel_flush(is);
     for (size_t i = first; i < ir_operand_count(terminator); i++)
-        isel_add_moves(is, &moves, to[i - first], isel_storage(is, ir_operand(terminator, i)));
+        isel_add_moves(is, &moves, to[i - first],
+                       isel_storage(is, ir_operand(terminator, i)));
     isel_move_all(is, moves.to.data, moves.from.data, (int)moves.to.count);
     isel_release(is, terminator);
 }
@@ -115,7 +129,8 @@ static void leave_loop(struct isel *is, int outer) {
 }
 
 /* Lowers the body; what it yields goes to `carried`. */
-static void loop_body(struct isel *is, MlirBlock body, struct storage **carried) {
+static void loop_body(struct isel *is, MlirBlock body,
+                      struct storage **carried) {
     struct loop_frame frame = {body, carried, is->frame};
     is->frame = &frame;
     MlirOperation yield = isel_block(is, body);
@@ -132,16 +147,20 @@ static MlirOpOperand only_use(MlirValue value) {
     return more ? (MlirOpOperand){NULL} : use;
 }
 
-struct storage *isel_yield_target(struct isel *is, MlirValue value, const struct storage *form) {
+struct storage *isel_yield_target(struct isel *is, MlirValue value,
+                                  const struct storage *form) {
     MlirOpOperand use = only_use(value);
     if (!is->frame || mlirOpOperandIsNull(use) ||
-        !mlirOperationEqual(mlirOpOperandGetOwner(use), mlirBlockGetTerminator(is->frame->body)))
+        !mlirOperationEqual(mlirOpOperandGetOwner(use),
+                            mlirBlockGetTerminator(is->frame->body)))
         return NULL;
-    struct storage *carried = is->frame->carried[mlirOpOperandGetOperandNumber(use)];
-    return same_form(carried, form) && storage_dies(is, carried, 0) ? carried : NULL;
+    struct storage *carried =
+        is->frame->carried[mlirOpOperandGetOperandNumber(use)];
+    return same_form(carried, form) && storage_dies(is, carried, 0) ? carried
+                                                                    : NULL;
 }
 
-/* ---- scf.for ----------------------------------------------------------------------- */
+/* ---- scf.for ------------------------------------------------------------ */
 
 /* The loop is tested at its end; a first test skips it when it runs no time. */
 void lower_for(struct isel *is, MlirOperation op) {
@@ -151,12 +170,14 @@ void lower_for(struct isel *is, MlirOperation op) {
     struct ptx_operand step = isel_scalar(is, ir_operand(op, 2));
     MlirBlock body = ir_region_block(op, 0);
     size_t count = ir_result_count(op);
-    struct storage **carried = ARENA_NEW_ARRAY(is->arena, struct storage *, count);
+    struct storage **carried =
+        ARENA_NEW_ARRAY(is->arena, struct storage *, count);
     struct move_list moves = {0};
     for (size_t i = 0; i < count; i++) {
         MlirValue result = ir_result(op, i);
-        carried[i] = carry(is, op, result, isel_storage(is, ir_operand(op, 3 + i)), &moves,
-                           carried_hint(mlirValueGetType(result)));
+        carried[i] =
+            carry(is, op, result, isel_storage(is, ir_operand(op, 3 + i)),
+                  &moves, carried_hint(mlirValueGetType(result)));
     }
     if (is->failed)
         return;
@@ -165,13 +186,17 @@ void lower_for(struct isel *is, MlirOperation op) {
     isel_move(is, counter, low);
     isel_release(is, op);
     enum ptx_op branch = branch_op(op);
-    struct ptx_operand loop = ptx_label_new(k, "loop"), end = ptx_label_new(k, "end");
-    if (low.kind != PTX_OPERAND_IMM || high.kind != PTX_OPERAND_IMM || low.value >= high.value)
-        branch_unless(is, branch, ptx_def(k, PTX_SETP_LT_S32, "p", counter, high), end);
+    struct ptx_operand loop = ptx_label_new(k, "loop"),
+                       end = ptx_label_new(k, "end");
+    if (low.kind != PTX_OPERAND_IMM || high.kind != PTX_OPERAND_IMM ||
+        low.value >= high.value)
+        branch_unless(is, branch,
+                      ptx_def(k, PTX_SETP_LT_S32, "p", counter, high), end);
     ptx_put(k, PTX_LABEL, PTX_NOTHING, loop);
 
     int outer = enter_loop(is);
-    isel_bind(is, mlirBlockGetArgument(body, 0), storage_scalar(is, PTX_R, counter));
+    isel_bind(is, mlirBlockGetArgument(body, 0),
+              storage_scalar(is, PTX_R, counter));
     for (size_t i = 0; i < count; i++) {
         carried[i]->loop = is->loop;
         isel_bind(is, mlirBlockGetArgument(body, (intptr_t)i + 1), carried[i]);
@@ -188,7 +213,7 @@ void lower_for(struct isel *is, MlirOperation op) {
         isel_bind(is, ir_result(op, i), same_registers(is, carried[i]));
 }
 
-/* ---- scf.if ------------------------------------------------------------------------ */
+/* ---- scf.if ------------------------------------------------------------- */
 
 struct use_count {
     struct isel *is;
@@ -200,7 +225,8 @@ static void count_uses_of(void *data, MlirOperation op) {
     struct use_count *uses = data;
     for (size_t i = 0; i < ir_operand_count(op); i++) {
         struct value *entry = isel_find(uses->is, ir_operand(op, i));
-        uses->count += entry && entry->kind == VALUE_STORAGE && entry->storage == uses->storage;
+        uses->count += entry && entry->kind == VALUE_STORAGE &&
+                       entry->storage == uses->storage;
     }
 }
 
@@ -211,7 +237,8 @@ static int uses_in_region(struct isel *is, MlirOperation op, size_t region,
     MlirBlock block = ir_region_block(op, region);
     if (mlirBlockIsNull(block))
         return 0;
-    for (MlirOperation inner = mlirBlockGetFirstOperation(block); !mlirOperationIsNull(inner);
+    for (MlirOperation inner = mlirBlockGetFirstOperation(block);
+         !mlirOperationIsNull(inner);
          inner = mlirOperationGetNextInBlock(inner)) {
         count_uses_of(&uses, inner);
         ir_walk(inner, count_uses_of, &uses);
@@ -221,17 +248,19 @@ static int uses_in_region(struct isel *is, MlirOperation op, size_t region,
 
 struct branch_result {
     struct storage *storage; /* of the result */
-    struct storage *passed;  /* value of before the branch whose registers it has, or NULL */
-    int uses[2];             /* of `passed` in both arms */
+    struct storage *
+        passed; /* value of before the branch whose registers it has, or NULL */
+    int uses[2]; /* of `passed` in both arms */
 };
 
 static MlirOperation terminator_of(MlirOperation op, size_t region) {
     return mlirBlockGetTerminator(ir_region_block(op, region));
 }
 
-/* Gives result i the registers of a value that an arm passes through, if that value
- * is not needed behind the branch. */
-static struct branch_result result_of(struct isel *is, MlirOperation op, size_t i,
+/* Gives result i the registers of a value that an arm passes through, if that
+ * value is not needed behind the branch. */
+static struct branch_result result_of(struct isel *is, MlirOperation op,
+                                      size_t i,
                                       const struct branch_result *earlier) {
     struct branch_result result = {0};
     struct storage type;
@@ -239,8 +268,10 @@ static struct branch_result result_of(struct isel *is, MlirOperation op, size_t 
         return result;
     result.storage = storage_create(is, &type);
     for (size_t arm = 0; arm < 2; arm++) {
-        struct value *entry = isel_find(is, ir_operand(terminator_of(op, arm), i));
-        if (!entry || entry->kind != VALUE_STORAGE || !same_form(entry->storage, &type))
+        struct value *entry =
+            isel_find(is, ir_operand(terminator_of(op, arm), i));
+        if (!entry || entry->kind != VALUE_STORAGE ||
+            !same_form(entry->storage, &type))
             continue;
         struct storage *passed = entry->storage;
         bool taken = false;
@@ -261,7 +292,8 @@ static struct branch_result result_of(struct isel *is, MlirOperation op, size_t 
     return result;
 }
 
-/* Lowers one arm.  What the other arm uses does not count here: only one runs. */
+/* Lowers one arm.  What the other arm uses does not count here: only one runs.
+ */
 static void lower_arm(struct isel *is, MlirOperation op, size_t arm,
                       const struct branch_result *results, size_t count) {
     struct storage **to = ARENA_NEW_ARRAY(is->arena, struct storage *, count);
@@ -286,7 +318,8 @@ void lower_if(struct isel *is, MlirOperation op) {
     struct ptx_kernel *k = is->kernel;
     struct ptx_operand condition = isel_scalar(is, ir_operand(op, 0));
     size_t count = ir_result_count(op);
-    struct branch_result *results = ARENA_NEW_ARRAY(is->arena, struct branch_result, count);
+    struct branch_result *results =
+        ARENA_NEW_ARRAY(is->arena, struct branch_result, count);
     isel_release(is, op);
     for (size_t i = 0; i < count; i++)
         results[i] = result_of(is, op, i, results);
@@ -305,7 +338,8 @@ void lower_if(struct isel *is, MlirOperation op) {
         ptx_put(k, PTX_LABEL, PTX_NOTHING, other);
         struct ptx_inst *else_begin = k->cursor;
         lower_arm(is, op, 1, results, count);
-        if (k->cursor == else_begin) { /* nothing to do: branch to the end at once */
+        if (k->cursor ==
+            else_begin) { /* nothing to do: branch to the end at once */
             then_end->next = else_begin->next;
             k->cursor = then_end;
             skip->operands[0] = end;
@@ -319,22 +353,24 @@ void lower_if(struct isel *is, MlirOperation op) {
     }
 }
 
-/* ---- scf.while --------------------------------------------------------------------- */
+/* ---- scf.while ---------------------------------------------------------- */
 
-/* Registers for what the condition passes on as result i.  A carried value that only
- * passes through stays where it is; others get registers of their own: they must survive
- * the body, whose yields may overwrite the carried ones. */
-static struct storage *passed_storage(struct isel *is, MlirOperation op, size_t i,
-                                      MlirOperation condition, struct storage **carried,
+/* Registers for what the condition passes on as result i.  A carried value that
+ * only passes through stays where it is; others get registers of their own:
+ * they must survive the body, whose yields may overwrite the carried ones. */
+static struct storage *passed_storage(struct isel *is, MlirOperation op,
+                                      size_t i, MlirOperation condition,
+                                      struct storage **carried,
                                       size_t carried_count) {
     MlirValue value = ir_operand(condition, i + 1);
     MlirType type = mlirValueGetType(ir_result(op, i));
     struct storage form;
     if (!isel_describe(is, op, type, &form))
         return NULL;
-    bool through = i < carried_count && !mlirOpOperandIsNull(only_use(value)) &&
-                   mlirValueEqual(value, mlirBlockGetArgument(ir_region_block(op, 0),
-                                                              (intptr_t)i));
+    bool through =
+        i < carried_count && !mlirOpOperandIsNull(only_use(value)) &&
+        mlirValueEqual(
+            value, mlirBlockGetArgument(ir_region_block(op, 0), (intptr_t)i));
     if (through && same_form(carried[i], &form))
         return same_registers(is, carried[i]);
     struct storage *storage = storage_create(is, &form);
@@ -346,20 +382,23 @@ void lower_while(struct isel *is, MlirOperation op) {
     struct ptx_kernel *k = is->kernel;
     MlirBlock before = ir_region_block(op, 0), after = ir_region_block(op, 1);
     size_t count = ir_operand_count(op), passed_count = ir_result_count(op);
-    struct storage **carried = ARENA_NEW_ARRAY(is->arena, struct storage *, count);
-    struct storage **passed = ARENA_NEW_ARRAY(is->arena, struct storage *, passed_count);
+    struct storage **carried =
+        ARENA_NEW_ARRAY(is->arena, struct storage *, count);
+    struct storage **passed =
+        ARENA_NEW_ARRAY(is->arena, struct storage *, passed_count);
     struct move_list moves = {0};
     for (size_t i = 0; i < count; i++) {
         MlirValue arg = mlirBlockGetArgument(before, (intptr_t)i);
-        carried[i] = carry(is, op, arg, isel_storage(is, ir_operand(op, i)), &moves,
-                           carried_hint(mlirValueGetType(arg)));
+        carried[i] = carry(is, op, arg, isel_storage(is, ir_operand(op, i)),
+                           &moves, carried_hint(mlirValueGetType(arg)));
     }
     if (is->failed)
         return;
     move_and_clear(is, &moves);
     isel_release(is, op);
     enum ptx_op branch = branch_op(op);
-    struct ptx_operand loop = ptx_label_new(k, "while"), end = ptx_label_new(k, "end");
+    struct ptx_operand loop = ptx_label_new(k, "while"),
+                       end = ptx_label_new(k, "end");
     ptx_put(k, PTX_LABEL, PTX_NOTHING, loop);
 
     int outer = enter_loop(is);
@@ -381,11 +420,12 @@ void lower_while(struct isel *is, MlirOperation op) {
     branch_unless(is, branch, more, end);
     for (size_t i = 0; i < passed_count; i++)
         isel_bind(is, mlirBlockGetArgument(after, (intptr_t)i), passed[i]);
-    /* Yields go to the carried registers; where a value passed through, the body's name
-     * for them is the passed storage. */
+    /* Yields go to the carried registers; where a value passed through, the
+     * body's name for them is the passed storage. */
     struct storage **to = ARENA_NEW_ARRAY(is->arena, struct storage *, count);
     for (size_t i = 0; i < count; i++) {
-        bool through = i < passed_count && passed[i]->elems == carried[i]->elems;
+        bool through =
+            i < passed_count && passed[i]->elems == carried[i]->elems;
         to[i] = through ? passed[i] : carried[i];
     }
     loop_body(is, after, to);

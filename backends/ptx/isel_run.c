@@ -2,19 +2,27 @@
  *
  *   for every group of 8 columns        column quantities once
  *     for every row of the lane
- *       for every operation of the run  elements c = 0, 1, then pairs are packed
+ *       for every operation of the run  elements c = 0, 1, then pairs are
+ * packed
  *
- * So a mask predicate or an exponent lives for two elements, not for a tile of 64
- * registers.  Operations on rows and scalars that do not need the run's results
- * are emitted at once, which puts them before the run.  Sums and maxima over the
- * columns run along in two chains per row; the shuffles follow the run. */
+ * So a mask predicate or an exponent lives for two elements, not for a tile of
+ * 64 registers.  Operations on rows and scalars that do not need the run's
+ * results are emitted at once, which puts them before the run.  Sums and maxima
+ * over the columns run along in two chains per row; the shuffles follow the
+ * run. */
 #include "backends/ptx/isel.h"
 
 #include <string.h>
 
 #include "backends/ptx/isel_number.h"
 
-enum member_kind { MEMBER_ELEMENT, MEMBER_PACK, MEMBER_READ, MEMBER_REDUCE, MEMBER_PARTIAL };
+enum member_kind {
+    MEMBER_ELEMENT,
+    MEMBER_PACK,
+    MEMBER_READ,
+    MEMBER_REDUCE,
+    MEMBER_PARTIAL
+};
 
 struct member {
     enum member_kind kind;
@@ -30,8 +38,8 @@ struct member {
     bool contract;
     const char *hint;
     struct read_plan *read;
-    enum ptx_op combine;            /* of a reduction */
-    struct ptx_operand *chains[2];  /* of a reduction, by row */
+    enum ptx_op combine;           /* of a reduction */
+    struct ptx_operand *chains[2]; /* of a reduction, by row */
 };
 
 struct run {
@@ -39,24 +47,27 @@ struct run {
     struct tile_shape shape; /* zeros: not known yet */
 };
 
-/* ---- Inside a run ------------------------------------------------------------------ */
+/* ---- Inside a run ------------------------------------------------------- */
 
-struct ptx_operand run_affine(const struct storage *storage, int f, int i, int j, int c) {
+struct ptx_operand run_affine(const struct storage *storage, int f, int i,
+                              int j, int c) {
     return storage->elems ? storage_element(storage, f, i, j, c)
                           : storage->temps[storage->packed ? 0 : c];
 }
 
-struct ptx_operand run_element(struct isel *is, struct storage *storage, int f, int i, int j,
-                               int c) {
+struct ptx_operand run_element(struct isel *is, struct storage *storage, int f,
+                               int i, int j, int c) {
     if (!storage->elems)
-        return numbering_plain(is, is->numbers, storage->temps[storage->packed ? 0 : c]);
+        return numbering_plain(is, is->numbers,
+                               storage->temps[storage->packed ? 0 : c]);
     struct ptx_operand operand = storage_element(storage, f, i, j, c);
     if (operand.kind != PTX_OPERAND_ADDRESS)
         return operand;
     if (storage->layout == LAYOUT_ROW) {
         if (!storage->run_rows)
-            storage->run_rows = ARENA_NEW_ARRAY(is->arena, struct ptx_operand,
-                                                2 * (size_t)storage->shape.fragments);
+            storage->run_rows =
+                ARENA_NEW_ARRAY(is->arena, struct ptx_operand,
+                                2 * (size_t)storage->shape.fragments);
         struct ptx_operand *row = &storage->run_rows[2 * f + i];
         if (row->kind == PTX_OPERAND_NONE)
             *row = isel_plain(is, operand);
@@ -65,20 +76,27 @@ struct ptx_operand run_element(struct isel *is, struct storage *storage, int f, 
     if (storage->layout != LAYOUT_COLUMN)
         return isel_plain(is, operand);
     if (storage->temps_group != j) {
-        storage->temps[0] = isel_plain(is, storage_element(storage, f, i, j, 0));
-        storage->temps[1] = isel_plain(is, storage_element(storage, f, i, j, 1));
+        storage->temps[0] =
+            isel_plain(is, storage_element(storage, f, i, j, 0));
+        storage->temps[1] =
+            isel_plain(is, storage_element(storage, f, i, j, 1));
         storage->temps_group = j;
     }
     return storage->temps[c];
 }
 
 static const char *default_hint(const struct storage *storage) {
-    static const char *const by_class[PTX_CLASS_COUNT] = {
-        [PTX_P] = "p", [PTX_H] = "h", [PTX_R] = "r", [PTX_F] = "f", [PTX_D] = "rd"};
+    static const char *const by_class[PTX_CLASS_COUNT] = {[PTX_P] = "p",
+                                                          [PTX_H] = "h",
+                                                          [PTX_R] = "r",
+                                                          [PTX_F] = "f",
+                                                          [PTX_D] = "rd"};
     if (storage->packed)
         return "packed";
     if (storage->class == PTX_F && storage->layout != LAYOUT_SCALAR)
-        return storage->layout == LAYOUT_ROW ? "row" : storage->layout == LAYOUT_TILE ? "t" : "col";
+        return storage->layout == LAYOUT_ROW    ? "row"
+               : storage->layout == LAYOUT_TILE ? "t"
+                                                : "col";
     return by_class[storage->class];
 }
 
@@ -98,7 +116,8 @@ static void fill_element(struct isel *is, const struct member *m, int f, int i,
         out->dest = storage_element(m->result, f, i, j, c);
 }
 
-static void emit_reduction(struct isel *is, struct member *m, int f, int i, int j, int c) {
+static void emit_reduction(struct isel *is, struct member *m, int f, int i,
+                           int j, int c) {
     struct ptx_operand x = run_element(is, m->in[0], f, i, j, c);
     struct ptx_operand *chain = &m->chains[c][2 * f + i];
     if (ptx_is_reg(*chain)) {
@@ -107,7 +126,8 @@ static void emit_reduction(struct isel *is, struct member *m, int f, int i, int 
     }
     *chain = ptx_reg_new(is->kernel, m->in[0]->class, m->hint);
     if (m->kind == MEMBER_PARTIAL && c == 0 && m->in_count > 1)
-        ptx_put(is->kernel, m->combine, *chain, run_element(is, m->in[1], f, i, j, c), x);
+        ptx_put(is->kernel, m->combine, *chain,
+                run_element(is, m->in[1], f, i, j, c), x);
     else
         isel_move(is, *chain, x);
 }
@@ -116,23 +136,27 @@ static void emit_pack(struct isel *is, struct member *m, int f, int i, int j) {
     struct ptx_operand low = run_element(is, m->in[0], f, i, j, 0);
     struct ptx_operand high = run_element(is, m->in[0], f, i, j, 1);
     enum ptx_op op = m->result->bf16 ? PTX_CVT_BF16X2_F32 : PTX_CVT_F16X2_F32;
-    struct ptx_operand dest = m->result->elems ? storage_element(m->result, f, i, j, 0)
-                                               : ptx_reg_new(is->kernel, PTX_R, m->hint);
+    struct ptx_operand dest = m->result->elems
+                                  ? storage_element(m->result, f, i, j, 0)
+                                  : ptx_reg_new(is->kernel, PTX_R, m->hint);
     ptx_put(is->kernel, op, dest, high, low);
     m->result->temps[0] = dest;
 }
 
 /* The sum or difference of two positions as "register + constant". */
-static bool emit_affine(struct isel *is, struct member *m, int f, int i, int j, int c) {
+static bool emit_affine(struct isel *is, struct member *m, int f, int i, int j,
+                        int c) {
     bool subtract = ir_is_op(m->op, "arith.subi");
     if (!subtract && !ir_is_op(m->op, "arith.addi"))
         return false;
-    return numbering_affine(is, is->numbers, subtract, run_affine(m->in[0], f, i, j, c),
-                            run_affine(m->in[1], f, i, j, c), &m->result->temps[c]);
+    return numbering_affine(
+        is, is->numbers, subtract, run_affine(m->in[0], f, i, j, c),
+        run_affine(m->in[1], f, i, j, c), &m->result->temps[c]);
 }
 
 /* An element that may have been computed before. */
-static void emit_numbered(struct isel *is, struct member *m, int f, int i, int j, int c) {
+static void emit_numbered(struct isel *is, struct member *m, int f, int i,
+                          int j, int c) {
     struct number_key key = {.op = m->op.ptr};
     if (m->kind == MEMBER_ELEMENT && emit_affine(is, m, f, i, j, c))
         return;
@@ -142,7 +166,8 @@ static void emit_numbered(struct isel *is, struct member *m, int f, int i, int j
     else
         for (int k = 0; k < m->in_count; k++)
             key.in[k] = run_affine(m->in[k], f, i, j, c);
-    struct ptx_operand known = has_key ? numbering_find(is->numbers, &key) : PTX_NOTHING;
+    struct ptx_operand known =
+        has_key ? numbering_find(is->numbers, &key) : PTX_NOTHING;
     if (known.kind != PTX_OPERAND_NONE) {
         m->result->temps[c] = known;
         return;
@@ -160,7 +185,8 @@ static void emit_numbered(struct isel *is, struct member *m, int f, int i, int j
 }
 
 /* One operation for the pair of elements (f, i, j, 0) and (f, i, j, 1). */
-static void emit_member(struct isel *is, struct member *m, int f, int i, int j) {
+static void emit_member(struct isel *is, struct member *m, int f, int i,
+                        int j) {
     if (m->kind == MEMBER_PACK) {
         emit_pack(is, m, f, i, j);
         return;
@@ -179,7 +205,8 @@ static void emit_member(struct isel *is, struct member *m, int f, int i, int j) 
         if (m->result->elems)
             dest = storage_element(m->result, f, i, j, c);
         if (m->kind == MEMBER_READ) {
-            m->result->temps[c] = read_plan_element(is, m->read, f, i, j, c, dest);
+            m->result->temps[c] =
+                read_plan_element(is, m->read, f, i, j, c, dest);
             continue;
         }
         fill_element(is, m, f, i, j, c, &e);
@@ -187,16 +214,19 @@ static void emit_member(struct isel *is, struct member *m, int f, int i, int j) 
     }
 }
 
-/* ---- Planning a run ---------------------------------------------------------------- */
+/* ---- Planning a run ----------------------------------------------------- */
 
 /* An operand that nobody needs after this member and whose registers fit. */
-static struct storage *reusable_operand(const struct isel *is, const struct member *m) {
+static struct storage *reusable_operand(const struct isel *is,
+                                        const struct member *m) {
     for (int k = 0; k < m->in_count; k++) {
         struct storage *in = m->in[k];
-        if (!in->in_run && in->layout == LAYOUT_TILE && m->result->layout == LAYOUT_TILE &&
-            in->class == m->result->class && in->packed == m->result->packed &&
+        if (!in->in_run && in->layout == LAYOUT_TILE &&
+            m->result->layout == LAYOUT_TILE && in->class == m->result->class &&
+            in->packed == m->result->packed &&
             in->shape.groups == m->result->shape.groups &&
-            in->shape.fragments == m->result->shape.fragments && storage_dies(is, in, 0))
+            in->shape.fragments == m->result->shape.fragments &&
+            storage_dies(is, in, 0))
             return in;
     }
     return NULL;
@@ -212,8 +242,10 @@ static void allocate_result(struct isel *is, struct member *m) {
         reused->owned = false;
         return;
     }
-    int count = layout_count(m->result->layout, m->result->shape, m->result->packed);
-    m->result->elems = ARENA_NEW_ARRAY(is->arena, struct ptx_operand, (size_t)count);
+    int count =
+        layout_count(m->result->layout, m->result->shape, m->result->packed);
+    m->result->elems =
+        ARENA_NEW_ARRAY(is->arena, struct ptx_operand, (size_t)count);
     storage_fill_registers(is, m->result, m->hint);
 }
 
@@ -221,11 +253,13 @@ static void allocate_result(struct isel *is, struct member *m) {
 static bool is_numbered(const struct member *m) {
     bool fits = (m->kind == MEMBER_ELEMENT && m->in_count <= NUMBER_OPERANDS) ||
                 m->kind == MEMBER_READ;
-    if (!fits || m->live_out || m->result->layout != LAYOUT_TILE || m->result->packed)
+    if (!fits || m->live_out || m->result->layout != LAYOUT_TILE ||
+        m->result->packed)
         return false;
     for (int k = 0; k < m->in_count; k++)
-        if (m->in[k]->in_run ? !m->in[k]->numbered && m->in[k]->layout == LAYOUT_TILE
-                             : m->in[k]->layout == LAYOUT_TILE)
+        if (m->in[k]->in_run
+                ? !m->in[k]->numbered && m->in[k]->layout == LAYOUT_TILE
+                : m->in[k]->layout == LAYOUT_TILE)
             return false;
     return true;
 }
@@ -264,7 +298,8 @@ static void finish_reduction(struct isel *is, struct member *m) {
         ptx_put(is->kernel, m->combine, x, x, m->chains[1][r]);
         if (m->kind == MEMBER_REDUCE) {
             x = isel_quad_reduce(is, m->combine, result->class, x, m->hint);
-            struct ptx_operand init = run_element(is, m->in[1], r / 2, r % 2, 0, 0);
+            struct ptx_operand init =
+                run_element(is, m->in[1], r / 2, r % 2, 0, 0);
             if (!isel_neutral_reduction(m->op))
                 x = ptx_def(is->kernel, m->combine, m->hint, init, x);
         }
@@ -322,21 +357,24 @@ void isel_flush_for(struct isel *is, MlirOperation op) {
         }
 }
 
-/* ---- Joining a run ----------------------------------------------------------------- */
+/* ---- Joining a run ------------------------------------------------------ */
 
 static bool same_shape(const struct run *run, const struct storage *storage) {
     bool columns = storage->layout == LAYOUT_COLUMN;
     return run->shape.groups == 0 ||
            (run->shape.groups == storage->shape.groups &&
-            (columns || run->shape.fragments == storage->shape.fragments || !run->shape.fragments));
+            (columns || run->shape.fragments == storage->shape.fragments ||
+             !run->shape.fragments));
 }
 
-/* Adds a member; `shape` is that of the tile or column it works on.  Row results of
- * the pending run (reductions) are ready only after it. */
-static void add_member(struct isel *is, struct member *m, const struct storage *shape) {
+/* Adds a member; `shape` is that of the tile or column it works on.  Row
+ * results of the pending run (reductions) are ready only after it. */
+static void add_member(struct isel *is, struct member *m,
+                       const struct storage *shape) {
     bool waits = is->run && !same_shape(is->run, shape);
     for (int k = 0; k < m->in_count; k++)
-        waits = waits || (m->in[k]->in_run && !(m->in[k]->layout & LAYOUT_COLUMN));
+        waits =
+            waits || (m->in[k]->in_run && !(m->in[k]->layout & LAYOUT_COLUMN));
     if (waits)
         isel_flush(is);
     if (!is->run)
@@ -352,17 +390,18 @@ static void add_member(struct isel *is, struct member *m, const struct storage *
     m->result->anchor_order = -1;
 }
 
-/* Packs a tile in the run that makes it, wherever in the block the truncf stands:
- * half the registers from then on. */
+/* Packs a tile in the run that makes it, wherever in the block the truncf
+ * stands: half the registers from then on. */
 static void pull_packing(struct isel *is, const struct member *m) {
     MlirValue value = ir_result(m->op, 0);
     if (m->result->class != PTX_F || m->result->layout != LAYOUT_TILE)
         return;
-    for (MlirOpOperand use = mlirValueGetFirstUse(value); !mlirOpOperandIsNull(use);
-         use = mlirOpOperandGetNextUse(use)) {
+    for (MlirOpOperand use = mlirValueGetFirstUse(value);
+         !mlirOpOperandIsNull(use); use = mlirOpOperandGetNextUse(use)) {
         MlirOperation user = mlirOpOperandGetOwner(use);
         if (ir_is_op(user, "arith.truncf") &&
-            mlirBlockEqual(mlirOperationGetBlock(user), mlirOperationGetBlock(m->op))) {
+            mlirBlockEqual(mlirOperationGetBlock(user),
+                           mlirOperationGetBlock(m->op))) {
             vec_push(is->arena, &is->early, user);
             isel_elementwise(is, user);
             return;
@@ -370,7 +409,7 @@ static void pull_packing(struct isel *is, const struct member *m) {
     }
 }
 
-/* ---- Rows and scalars: at once ----------------------------------------------------- */
+/* ---- Rows and scalars: at once ------------------------------------------ */
 
 static void emit_now(struct isel *is, struct member *m) {
     isel_location(is, m->op);
@@ -394,40 +433,49 @@ static void read_now(struct isel *is, struct member *m) {
     read_plan_begin(is, m->read);
     int rows = result->layout == LAYOUT_ROW ? 2 * result->shape.fragments : 1;
     for (int r = 0; r < rows; r++)
-        result->elems[r] = read_plan_element(is, m->read, r / 2, r % 2, 0, 0, PTX_NOTHING);
+        result->elems[r] =
+            read_plan_element(is, m->read, r / 2, r % 2, 0, 0, PTX_NOTHING);
     isel_release(is, m->op);
     isel_bind(is, ir_result(m->op, 0), result);
 }
 
-/* position + scalar stays "register + constant": one addition for all elements. */
+/* position + scalar stays "register + constant": one addition for all elements.
+ */
 static bool add_to_position(struct isel *is, struct member *m) {
-    bool add = ir_is_op(m->op, "arith.addi"), sub = ir_is_op(m->op, "arith.subi");
+    bool add = ir_is_op(m->op, "arith.addi"),
+         sub = ir_is_op(m->op, "arith.subi");
     if (!add && !sub)
         return false;
-    int p = m->in[0]->elems && m->in[0]->elems[0].kind == PTX_OPERAND_ADDRESS ? 0 : 1;
+    int p = m->in[0]->elems && m->in[0]->elems[0].kind == PTX_OPERAND_ADDRESS
+                ? 0
+                : 1;
     struct storage *position = m->in[p], *other = m->in[1 - p];
     if ((sub && p == 1) || !position->elems || !other->elems ||
-        position->elems[0].kind != PTX_OPERAND_ADDRESS || other->layout != LAYOUT_SCALAR ||
-        other->in_run)
+        position->elems[0].kind != PTX_OPERAND_ADDRESS ||
+        other->layout != LAYOUT_SCALAR || other->in_run)
         return false;
-    struct ptx_operand base = {.kind = PTX_OPERAND_REG, .reg = position->elems[0].reg};
+    struct ptx_operand base = {.kind = PTX_OPERAND_REG,
+                               .reg = position->elems[0].reg};
     struct ptx_operand offset = isel_plain(is, other->elems[0]);
     int64_t constant = 0;
     if (offset.kind == PTX_OPERAND_IMM)
         constant = add ? offset.value : -offset.value;
     else
-        base = ptx_def(is->kernel, add ? PTX_ADD_S32 : PTX_SUB_S32,
-                       position->layout == LAYOUT_COLUMN ? "col_pos" : "row_pos", base, offset);
+        base =
+            ptx_def(is->kernel, add ? PTX_ADD_S32 : PTX_SUB_S32,
+                    position->layout == LAYOUT_COLUMN ? "col_pos" : "row_pos",
+                    base, offset);
     struct storage *result = storage_create(is, position);
     int count = layout_count(result->layout, result->shape, false);
     for (int k = 0; k < count; k++)
-        result->elems[k] = ptx_address(base, position->elems[k].value + constant);
+        result->elems[k] =
+            ptx_address(base, position->elems[k].value + constant);
     isel_release(is, m->op);
     isel_bind(is, ir_result(m->op, 0), result);
     return true;
 }
 
-/* ---- Operations -------------------------------------------------------------------- */
+/* ---- Operations --------------------------------------------------------- */
 
 static void alias(struct isel *is, MlirOperation op) {
     struct storage *storage = isel_storage(is, ir_operand(op, 0));
@@ -436,13 +484,15 @@ static void alias(struct isel *is, MlirOperation op) {
 }
 
 /* vector.step seen as rows or columns: lane position + constants. */
-static void materialize_step(struct isel *is, MlirOperation op, const struct storage *type) {
+static void materialize_step(struct isel *is, MlirOperation op,
+                             const struct storage *type) {
     struct storage *storage = storage_create(is, type);
     bool rows = type->layout == LAYOUT_ROW;
     struct ptx_operand base = rows ? isel_row_lane(is) : isel_column_lane(is);
     int count = layout_count(type->layout, type->shape, false);
     for (int k = 0; k < count; k++) {
-        int offset = rows ? 16 * is->row_warps * (k / 2) + 8 * (k % 2) : 8 * (k / 2) + k % 2;
+        int offset = rows ? 16 * is->row_warps * (k / 2) + 8 * (k % 2)
+                          : 8 * (k / 2) + k % 2;
         storage->elems[k] = ptx_address(base, offset);
     }
     isel_bind(is, ir_result(op, 0), storage);
@@ -464,15 +514,19 @@ static bool reshape(struct isel *is, MlirOperation op) {
     return true;
 }
 
-struct ptx_operand isel_quad_reduce(struct isel *is, enum ptx_op op, enum ptx_class class,
-                                    struct ptx_operand x, const char *hint) {
+struct ptx_operand isel_quad_reduce(struct isel *is, enum ptx_op op,
+                                    enum ptx_class class, struct ptx_operand x,
+                                    const char *hint) {
     struct ptx_kernel *k = is->kernel;
     bool predicate = class == PTX_P;
     for (int mask = 1; mask <= 2; mask *= 2) {
-        struct ptx_operand word = predicate
-            ? ptx_def(k, PTX_SELP_B32, "r", ptx_imm(1), ptx_imm(0), x) : x;
-        enum ptx_op shuffle = class == PTX_F ? PTX_SHFL_BFLY_F32 : PTX_SHFL_BFLY_B32;
-        struct ptx_operand other = ptx_def(k, shuffle, "other", word, ptx_imm(mask));
+        struct ptx_operand word =
+            predicate ? ptx_def(k, PTX_SELP_B32, "r", ptx_imm(1), ptx_imm(0), x)
+                      : x;
+        enum ptx_op shuffle =
+            class == PTX_F ? PTX_SHFL_BFLY_F32 : PTX_SHFL_BFLY_B32;
+        struct ptx_operand other =
+            ptx_def(k, shuffle, "other", word, ptx_imm(mask));
         if (predicate)
             other = ptx_def(k, PTX_SETP_NE_S32, "p", other, ptx_imm(0));
         x = ptx_def(k, op, hint, x, other);
@@ -487,7 +541,8 @@ static void reduce_partial(struct isel *is, struct member *m) {
     struct storage *result = storage_create(is, m->result);
     for (int r = 0; r < 2 * result->shape.fragments; r++) {
         struct ptx_operand x = isel_in_register(
-            is, result->class, storage_element(m->in[0], r / 2, r % 2, 0, 0), m->hint);
+            is, result->class, storage_element(m->in[0], r / 2, r % 2, 0, 0),
+            m->hint);
         x = isel_quad_reduce(is, m->combine, result->class, x, m->hint);
         if (!isel_neutral_reduction(m->op))
             x = ptx_def(is->kernel, m->combine, m->hint,
@@ -525,7 +580,8 @@ static bool add_reduction(struct isel *is, struct member *m) {
             m->hint = isel_hint(m->op, reductions[k].hint);
         }
     if (m->combine == PTX_OP_COUNT) {
-        isel_error(is, m->op, "the PTX back end lacks the reduction '%s'", kind ? kind : "?");
+        isel_error(is, m->op, "the PTX back end lacks the reduction '%s'",
+                   kind ? kind : "?");
         return false;
     }
     if (ir_columns(mlirValueGetType(ir_operand(m->op, 0))) == 4) {
@@ -533,7 +589,8 @@ static bool add_reduction(struct isel *is, struct member *m) {
         return true;
     }
     struct storage shape;
-    if (isel_describe(is, m->op, mlirValueGetType(ir_operand(m->op, 0)), &shape))
+    if (isel_describe(is, m->op, mlirValueGetType(ir_operand(m->op, 0)),
+                      &shape))
         add_member(is, m, &shape);
     return true;
 }
@@ -545,7 +602,8 @@ static void add_element(struct isel *is, struct member *m, enum layout layout,
         m->kind = MEMBER_PACK;
     else
         m->result->layout = layout;
-    if (m->result->layout == LAYOUT_TILE || m->result->layout == LAYOUT_COLUMN) {
+    if (m->result->layout == LAYOUT_TILE ||
+        m->result->layout == LAYOUT_COLUMN) {
         m->result->shape = type->shape;
         add_member(is, m, m->result);
         pull_packing(is, m);
@@ -588,7 +646,8 @@ bool isel_elementwise(struct isel *is, MlirOperation op) {
         isel_bind_other(is, ir_result(op, 0), VALUE_STEP, 0);
         return true;
     }
-    if (strcmp(name, "vector.broadcast") == 0 || strcmp(name, "vector.shape_cast") == 0 ||
+    if (strcmp(name, "vector.broadcast") == 0 ||
+        strcmp(name, "vector.shape_cast") == 0 ||
         strcmp(name, "arith.index_cast") == 0)
         return reshape(is, op);
     bool read = strcmp(name, "attn.read") == 0;
