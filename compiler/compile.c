@@ -160,6 +160,7 @@ bool compile_plan(struct arena *arena, struct source_set *sources,
         attention->head_dim_v,
         attention->dtype,
         facts_has_element_reads(attention),
+        attention->calls_extern,
         facts_has_item(attention, ITEM_SCORE),
         facts_has_item(attention, ITEM_MASK)};
     return schedule_resolve(&problem, &pinned, diags, out_plan);

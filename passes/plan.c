@@ -32,6 +32,16 @@ void plan_write(MlirOperation func, const struct schedule_plan *plan) {
         ir_remove_attr(func, "attn.q_registers");
 }
 
+/* Does the module declare CUDA device functions? */
+static bool has_externs(MlirOperation module) {
+    MlirBlock body = ir_region_block(module, 0);
+    MlirOperation op = mlirBlockGetFirstOperation(body);
+    for (; !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op))
+        if (ir_has_attr(op, "attn.extern"))
+            return true;
+    return false;
+}
+
 struct schedule_problem plan_problem(MlirOperation module,
                                      MlirOperation attention) {
     MlirType q = mlirValueGetType(ir_operand(attention, IR_ATTENTION_Q));
@@ -43,6 +53,7 @@ struct schedule_problem plan_problem(MlirOperation module,
         .head_dim_qk = (int)ir_extent(q, 3),
         .head_dim_v = (int)ir_extent(v, 3),
         .dtype = is_bf16 ? SCALAR_BF16 : SCALAR_F16,
+        .calls_extern = has_externs(module),
         .has_score = ir_has_attr(attention, "score"),
         .has_mask = ir_has_attr(attention, "mask"),
     };

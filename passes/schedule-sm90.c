@@ -28,8 +28,8 @@ static const float largest_threshold_f16 = 15, largest_threshold_bf16 = 64;
 
 bool schedule_has_roles(const struct schedule_problem *problem,
                         const struct target_limits *target) {
-    return target->has_consumers && problem->head_dim_qk % 16 == 0 &&
-           problem->head_dim_v % 16 == 0;
+    return target->has_consumers && !problem->calls_extern &&
+           problem->head_dim_qk % 16 == 0 && problem->head_dim_v % 16 == 0;
 }
 
 /* By consumers: what the threads of a CTA start with (64 Ki registers, in eights), minus

@@ -5,8 +5,8 @@
 #include "passes/schedule.h"
 #include "passes/target_limits.h"
 
-/* True for head dimensions that TMA copies as whole swizzled panels: multiples of 16.
- * Others run the schedule of sm_80. */
+/* True for head dimensions that TMA copies as whole swizzled panels (multiples of 16) and
+ * code without calls, at which ptxas serialises wgmma.  Others run the schedule of sm_80. */
 bool schedule_has_roles(const struct schedule_problem *problem,
                         const struct target_limits *target);
 

@@ -19,6 +19,7 @@ struct schedule_problem {
     int head_dim_qk, head_dim_v; /* 8 to 256 in steps of 8 */
     enum scalar_type dtype;      /* two bytes an element */
     bool element_reads; /* scores or masks read a tensor at [.. q .. kv ..] */
+    bool calls_extern;             /* CUDA device functions are called */
     bool has_score, has_mask; /* the scores are changed; pairs are masked */
 };
 
