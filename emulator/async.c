@@ -10,7 +10,7 @@
 static uint32_t source_bytes(struct emu_warp *warp, const struct emu_inst *inst,
                              int l) {
     uint32_t size = (uint32_t)inst->imm[0];
-    if (inst->src_count < 3)
+    if (inst->src_count < 3 || inst->src[2].width == 8) /* a cache policy */
         return size;
     if (inst->src[2].width == 0) /* the ignore-src predicate */
         return src_predicate(warp, inst, 2) >> l & 1 ? 0 : size;

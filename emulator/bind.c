@@ -7,15 +7,19 @@
  * first row whose text and operands fit is taken; no row is an error that says
  * how far the best one got.
  *
- *   d e   written, width of the first, second type     P   written predicate
- *   s t   read, width of the first, second type        O   written predicate
- * p|q u l   read, 32 and 64 bits      U L   written      p   read predicate D S
- * written, read: any wider register, vectors   h   read, 16 bits V4 v4 written,
- * read: vector of 4 32-bit registers  W   accumulators, written and read N
- * written, 32 bits and predicate d|p           K   %clock or %globaltimer A
- * [address]    M  [tensor map, {coordinates}]  i   integer constant B     label
- * T  branch targets               C   the operands of a call ?     what follows
- * may be missing
+ *   d e   written, width of the first, second type
+ *   s t   read, width of the first, second type
+ *   u l   read, 32 and 64 bits         U L   written, 32 and 64 bits
+ *   h F   read, 16 bits, an f32        i     integer constant
+ *   p     read predicate               P     written predicate
+ *   O     written predicate p|q        N     written, 32 bits and predicate d|p
+ *   D S   written, read: any wider register, or the vector of .v2 .v4
+ *   V4 v4 written, read: vector of 4 32-bit registers
+ *   W     accumulators, written and read
+ *   A     [address]                    M     [tensor map, {coordinates}]
+ *   B     label                        T     list of branch targets
+ *   K     %clock or %globaltimer       C     the operands of a call
+ *   ?     what follows may be missing
  */
 #include <stdio.h>
 #include <string.h>
@@ -449,6 +453,8 @@ static bool bind_letter(struct parser *parser, struct emu_inst *inst,
         return bind_one(parser, b, raw, index, EMU_TYPE_u32, true, false);
     case 'L':
         return bind_one(parser, b, raw, index, EMU_TYPE_u64, true, false);
+    case 'F':
+        return bind_one(parser, b, raw, index, EMU_TYPE_f32, false, false);
     case 'u':
         return bind_one(parser, b, raw, index, EMU_TYPE_u32, false, false);
     case 'l':

@@ -239,3 +239,11 @@ EXEC(mapa) {
     }
     return EMU_STEP_NEXT;
 }
+
+/* A cache policy: no caches here, so that any value will do. */
+EXEC(createpolicy) {
+    for (int l = 0; l < EMU_LANES; l++)
+        if (active >> l & 1)
+            set_lane(warp, inst->dst[0], l, 0);
+    return EMU_STEP_NEXT;
+}

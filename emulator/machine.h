@@ -66,11 +66,10 @@ struct split {
 /* One cp.async of a warp whose lanes have not all waited for it. */
 struct async_copy {
     uint32_t lanes;
-    uint32_t group; /* per-lane group number at issue is group_of[lane] */
     uint32_t shared[EMU_LANES];
     uint64_t global[EMU_LANES];
     uint8_t bytes[EMU_LANES]; /* copied; the rest up to `size` is zero */
-    uint32_t groups[EMU_LANES];
+    uint32_t groups[EMU_LANES]; /* of each lane, when it was issued */
     uint8_t size;
     const struct emu_inst *inst;
 };
@@ -98,8 +97,6 @@ struct emu_warp {
     uint32_t copy_group[EMU_LANES];
     VEC(struct wgmma_op) wgmma;
     uint32_t wgmma_group;
-    uint32_t
-        wgmma_unfenced; /* accumulators or operands written since wgmma.fence */
     VEC(struct bulk_op) bulk; /* TMA stores not yet waited for */
     uint32_t bulk_group;
     uint32_t cluster_phase; /* at its last barrier.cluster.arrive */
@@ -210,14 +207,13 @@ struct bulk_op {
     uint64_t global;
     uint8_t map[128];
     int32_t coordinates[5];
-    bool committed, was_read;
 };
 
 /* A wgmma issued and not yet waited for. */
 struct wgmma_op {
     const struct emu_inst *inst;
     uint32_t group;
-    bool committed, accumulate;
+    bool accumulate;
     uint64_t a, b; /* descriptors */
     uint64_t done; /* timeline */
 };
@@ -338,5 +334,9 @@ void emu_wgmma_note_writes(struct emu_warp *warp, const struct emu_inst *inst);
 /* Completes one asynchronous copy chosen by the seed; false when there is none.
  */
 bool emu_cta_complete_pending(struct emu_cta *cta);
+
+/* Under the timeline: completes the first copy that is ready by `time`; false
+ * when there is none. */
+bool emu_cta_complete_before(struct emu_cta *cta, uint64_t time);
 
 #endif

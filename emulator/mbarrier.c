@@ -290,17 +290,35 @@ EXEC(cluster_wait) {
 /* ---- asynchronous completions
  * -------------------------------------------------------- */
 
-bool emu_cta_complete_pending(struct emu_cta *cta) {
-    size_t count = cta->pending.count, pick = 0;
-    if (count == 0)
-        return false;
-    if (!cta->trace)
-        pick = emu_cta_random(cta) % count;
-    for (size_t i = 1; cta->trace && i < count; i++)
+static void complete_at(struct emu_cta *cta, size_t index) {
+    struct pending_copy copy = cta->pending.data[index];
+    cta->pending.data[index] = cta->pending.data[--cta->pending.count];
+    copy.complete(cta, &copy);
+}
+
+/* The one that the timeline has ready first. */
+static size_t earliest(const struct emu_cta *cta) {
+    size_t pick = 0;
+    for (size_t i = 1; i < cta->pending.count; i++)
         if (cta->pending.data[i].ready < cta->pending.data[pick].ready)
             pick = i;
-    struct pending_copy copy = cta->pending.data[pick];
-    cta->pending.data[pick] = cta->pending.data[--cta->pending.count];
-    copy.complete(cta, &copy);
+    return pick;
+}
+
+bool emu_cta_complete_pending(struct emu_cta *cta) {
+    size_t count = cta->pending.count;
+    if (count == 0)
+        return false;
+    complete_at(cta, cta->trace ? earliest(cta) : emu_cta_random(cta) % count);
     return true;
+}
+
+bool emu_cta_complete_before(struct emu_cta *cta, uint64_t time) {
+    if (cta->pending.count == 0)
+        return false;
+    size_t pick = earliest(cta);
+    bool due = cta->pending.data[pick].ready <= time;
+    if (due)
+        complete_at(cta, pick);
+    return due;
 }

@@ -310,8 +310,6 @@ static void parse_function_directives(struct parser *parser) {
             function->max_threads = product > 1024 ? 1024 : (uint32_t)product;
         else if (known == 1)
             memcpy(function->required_threads, values, sizeof values);
-        else if (known == 2)
-            function->min_ctas = values[0];
         else if (known == 6 && product != 1)
             emu_parse_fail(
                 parser,

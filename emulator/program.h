@@ -171,7 +171,7 @@ struct emu_function {
     uint32_t param_bytes; /* entries */
     uint32_t
         static_shared; /* bytes before the dynamic part, entry and callees */
-    uint32_t max_threads, required_threads[3], min_ctas;
+    uint32_t max_threads, required_threads[3];
     bool serial; /* uses global atomics: CTAs run in one deterministic order */
     bool uses_wgmma;
     VEC(int32_t) callees;

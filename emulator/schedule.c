@@ -276,6 +276,8 @@ bool emu_cta_run(struct emu_cta *cta, uint64_t budget) {
             cta->failed = true;
             break;
         }
+        if (cta->trace && emu_cta_complete_before(cta, warp->time))
+            continue; /* which may have woken an earlier warp */
         uint64_t r = emu_cta_random(cta);
         run_warp(warp, cta->trace ? 1 : (r & 7) == 0 ? 1 : 1 + (r >> 8) % 64);
         if (!cta->late && (r >> 32) % 4 == 0 && !cta->trace)

@@ -23,16 +23,20 @@ struct run {
     struct emu_attention_result result;
 };
 
-static void compile(struct run *run, const char *text) {
+static void compile_for(struct run *run, const char *text, const char *target) {
     run->arena = arena_create();
     struct source_set *sources = source_set_create(run->arena);
     struct diag_sink *diags = diag_sink_create(run->arena, sources);
     struct spec *spec = frontend_check_text(run->arena, sources, "t.attn", text,
                                             strlen(text), NULL, diags);
-    struct compile_options options = {.target = "sm_80"};
+    struct compile_options options = {.target = target};
     cr_assert(spec != NULL);
     cr_assert(compile_attention(run->arena, sources, spec, spec->attentions,
                                 &options, diags, &run->compiled));
+}
+
+static void compile(struct run *run, const char *text) {
+    compile_for(run, text, "sm_80");
 }
 
 static uint16_t *random_tensor(struct arena *arena, size_t count,
@@ -131,6 +135,30 @@ Test(emulator_attention, accounts_equal_closed_formulas) {
         cr_expect(c->local_read_bytes == 0 && c->local_write_bytes == 0);
         finish(&run);
     }
+}
+
+/* The same for the TMA and wgmma kernel, where the compiler makes one: a copy
+ * brings whole boxes, the tensor cores compute whole tiles. */
+Test(emulator_attention, accounts_of_sm_90a) {
+    struct run run = {0};
+    struct emu_options options = emu_options_default();
+    if (!compile_target_is_supported("sm_90a"))
+        cr_skip_test("no code generation for sm_90a");
+    compile_for(&run, plain[0], "sm_90a");
+    execute(&run, &options);
+    const struct emu_counters *c = &run.result.total.counters;
+    uint64_t m = (uint64_t)run.compiled.info->tile_m,
+             n = (uint64_t)run.compiled.info->tile_n;
+    uint64_t tiles = visited_tiles(false, (int)m, (int)n);
+    uint64_t query_tiles = HEADS * ((Q_LEN + m - 1) / m);
+    cr_expect(c->mma_flop == tiles * 4 * m * n * DIM);
+    cr_expect(c->async_copy_bytes ==
+              (query_tiles * m * DIM + tiles * 2 * n * DIM) * 2);
+    cr_expect(c->global_unique_read_bytes ==
+              (HEADS * Q_LEN + 2 * HEADS * KV_LEN) * DIM * 2);
+    cr_expect(c->global_unique_write_bytes ==
+              HEADS * Q_LEN * DIM * 2 + HEADS * Q_LEN * 4);
+    finish(&run);
 }
 
 /* The swizzle of shared memory leaves no conflicts but a few. */

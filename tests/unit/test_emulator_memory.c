@@ -202,6 +202,21 @@ Test(emulator_memory, cp_async_with_mbarrier) {
     }
 }
 
+/* Cache policies are read and change nothing. */
+Test(emulator_memory, cache_policies) {
+    fill();
+    run_warp("",
+             "createpolicy.fractional.L2::evict_last.b64 %d5, 0f3F800000;\n"
+             "ld.global.L2::cache_hint.u32 %r4, [%d3], %d5;\n"
+             "cp.async.ca.shared.global.L2::cache_hint [%r3], [%d3], 4, %d5;\n"
+             "cp.async.wait_all; ld.shared.u32 %r5, [%r3];\n"
+             "add.u32 %r4, %r4, %r5;\n"
+             "st.global.L2::cache_hint.u32 [%d4], %r4, %d5;",
+             in, out, 32, 0);
+    for (uint32_t i = 0; i < 32; i++)
+        cr_expect(out[i] == 2 * in[i]);
+}
+
 /* What was not written stays uninitialised, and can be counted. */
 Test(emulator_memory, host_side) {
     struct emu_memory *memory = emu_memory_create();
