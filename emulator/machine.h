@@ -97,6 +97,7 @@ struct emu_warp {
     uint32_t copy_group[EMU_LANES];
     VEC(struct wgmma_op) wgmma;
     uint32_t wgmma_group;
+    bool wgmma_fenced; /* it has executed a wgmma.fence */
     VEC(struct bulk_op) bulk; /* TMA stores not yet waited for */
     uint32_t bulk_group;
     uint32_t cluster_phase; /* at its last barrier.cluster.arrive */

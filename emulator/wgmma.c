@@ -289,9 +289,15 @@ void emu_wgmma_note_writes(struct emu_warp *warp, const struct emu_inst *inst) {
         warp->reg_flight[inst->dst[i].reg] |= UNFENCED;
 }
 
+/* The first wgmma needs a fence in any case, later ones when a register that they
+ * use was written since. */
 static void check_fenced(struct emu_warp *warp, const struct emu_inst *inst) {
     const struct emu_module *module = warp->cta->grid->module;
     const char *name = NULL;
+    if (!warp->wgmma_fenced && check_on(warp->cta, EMU_REPORT_WGMMA_REGISTER))
+        emu_report_add(warp, inst, EMU_REPORT_WGMMA_REGISTER, ALL_LANES, 0,
+                       "no wgmma.fence before the warp's first wgmma");
+    warp->wgmma_fenced = true;
     for (int i = 0; i < inst->dst_count; i++)
         if (warp->reg_flight[inst->dst[i].reg] & UNFENCED)
             name = module->registers.data[inst->dst[i].reg].name;
@@ -370,6 +376,7 @@ EXEC(wgmma_fence) {
     (void)active;
     for (size_t r = 0; r < module->registers.count; r++)
         warp->reg_flight[r] &= (uint8_t)~UNFENCED;
+    warp->wgmma_fenced = true;
     return EMU_STEP_NEXT;
 }
 
