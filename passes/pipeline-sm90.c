@@ -70,6 +70,11 @@ enum { STATE_ACC, STATE_M, STATE_L };
 
 static MlirValue number(struct roles *r, int value) { return ir_const_i32(&r->b, value); }
 
+/* A banner in the PTX in front of the op. */
+static void name_section(struct roles *r, MlirOperation op, const char *text) {
+    ir_set_attr(op, "attn.section", ir_attr_string(r->b.context, text));
+}
+
 /* ---- Scopes ------------------------------------------------------------------ */
 
 static MlirValue image(const struct scope *scope, MlirValue value) {
@@ -394,6 +399,7 @@ static void emit_producer(struct roles *r) {
     MlirValue zero = number(r, 0);
     MlirValue carried[P_COUNT] = {zero, zero, zero, zero, zero};
     struct ir_for loop = ir_for_begin(b, r->first_tile, r->tiles, r->ctas, carried, P_COUNT);
+    name_section(r, loop.op, "producer: K(0), Q, then K(j+1) and V(j)");
     struct scope tile = clone_tile_head(r, loop.iv, zero);
     for (size_t i = 0; i < P_COUNT; i++)
         carried[i] = ir_for_arg(&loop, i);
@@ -531,6 +537,8 @@ static void consume_tail(struct roles *r, MlirValue carried[C_COUNT]) {
     carried[C_VS] = v.stage, carried[C_VP] = v.parity;
 }
 
+static const char mainloop_title[] = "mainloop: S = Q K(j)^T, O += P V(j-1)";
+
 static void consume_counted(struct roles *r, const struct scope *tile,
                             MlirValue carried[C_COUNT]) {
     struct ir_builder *b = &r->b;
@@ -539,6 +547,7 @@ static void consume_counted(struct roles *r, const struct scope *tile,
     ir_map_set(first.inner, iv, number(r, 0));
     consume_block(r, &first, carried, true);
     struct ir_for loop = ir_for_begin(b, number(r, 1), count, number(r, 1), carried, C_COUNT);
+    name_section(r, loop.op, mainloop_title);
     for (size_t i = 0; i < C_COUNT; i++)
         carried[i] = ir_for_arg(&loop, i);
     struct scope block = {ir_map_create(b->arena), tile->inner};
@@ -567,6 +576,7 @@ static void consume_listed(struct roles *r, const struct scope *tile, MlirValue 
         values[i] = carried[i];
     values[C_COUNT] = entry;
     struct ir_while loop = ir_while_begin(b, values, C_COUNT + 1);
+    name_section(r, loop.op, mainloop_title);
     for (size_t i = 0; i < C_COUNT; i++)
         values[i] = ir_while_arg(&loop, 0, i);
     values[C_COUNT] = next_entry(r, values);
@@ -647,6 +657,7 @@ static void emit_consumer(struct roles *r, MlirValue warpgroup) {
     MlirValue zero = number(r, 0), carried[T_COUNT];
     MlirValue inits[RINGS] = {zero, zero, zero, zero, zero};
     struct ir_for loop = ir_for_begin(b, r->first_tile, r->tiles, r->ctas, inits, RINGS);
+    name_section(r, loop.op, "consumer: its rows of each tile");
     struct scope tile = clone_tile_head(r, loop.iv, r->consumer);
     for (size_t i = 0; i < RINGS; i++)
         carried[T_KS + i] = ir_for_arg(&loop, i);

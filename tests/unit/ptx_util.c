@@ -118,6 +118,7 @@ int ptx_assemble(const char *text, const char *arch) {
         return -1;
     char path[] = "/tmp/attn-ptx-XXXXXX", command[256], line[512];
     int fd = mkstemp(path), worst = 0, spill;
+    bool slow = false;
     FILE *file = fdopen(fd, "w");
     fputs(text, file);
     fclose(file);
@@ -129,12 +130,14 @@ int ptx_assemble(const char *text, const char *arch) {
         if (frame && sscanf(frame, "stack frame, %d", &spill) == 1 &&
             spill > worst)
             worst = spill;
-        if (strstr(line, "error") || strstr(line, "fatal"))
+        bool warns = strstr(line, "Potential Performance Loss") != NULL;
+        slow = slow || warns;
+        if (warns || strstr(line, "error") || strstr(line, "fatal"))
             fputs(line, stderr);
     }
     int status = pclose(out);
     unlink(path);
-    return status == 0 ? worst : -2;
+    return status != 0 ? -2 : slow ? -3 : worst;
 }
 
 /* ---- Numbers ------------------------------------------------------------ */

@@ -29,7 +29,8 @@ const char *ptx_case_errors(const struct ptx_case *c);
 int ptx_count(const char *text, const char *word);
 
 /* Runs ptxas on the text.  -1: no ptxas here; -2: it refused (its messages go
- * to standard error); else the bytes of spill stores of the worst kernel. */
+ * to standard error); -3: it serialised wgmma or ignored setmaxnreg (C7504 to
+ * C7514); else the bytes of spill stores of the worst kernel. */
 int ptx_assemble(const char *text, const char *arch);
 
 /* The sizes and scores of one emulated run. */

@@ -1,0 +1,157 @@
+/* Kernels with warp roles (sm_90a): what the PTX holds, and what ptxas makes of
+ * it. */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "compiler/compile.h"
+#include "tests/unit/ptx_util.h"
+
+static struct arena *arena;
+static struct source_set *sources;
+static struct diag_sink *diags;
+
+static void setup(void) {
+    arena = arena_create();
+    sources = source_set_create(arena);
+    diags = diag_sink_create(arena, sources);
+}
+
+static void teardown(void) {
+    arena_destroy(arena);
+}
+
+TestSuite(ptx_sm90, .init = setup, .fini = teardown);
+
+static const char *messages(void) {
+    struct strbuf text;
+    strbuf_init(&text, arena);
+    diag_render(diags, false, &text);
+    return strbuf_text(&text);
+}
+
+/* The PTX of `attention a { head_dim D; LINES }` for sm_90a. */
+static const char *ptx_of(int head_dim, const char *lines,
+                          const char *schedule) {
+    const char *spec = arena_printf(
+        arena, "attention a { dtype bf16; head_dim %d; group any; %s }",
+        head_dim, lines);
+    struct compile_options options = {
+        .target = "sm_90a", .schedule = schedule, .verify_each = true};
+    struct compiled compiled;
+    cr_assert(compile_text(arena, sources, "a.attn", spec, strlen(spec), NULL,
+                           NULL, &options, diags, &compiled),
+              "%s", messages());
+    return compiled.ptx;
+}
+
+/* ---- Instructions ------------------------------------------------------- */
+
+/* Products: Q K of the first block, Q K and P V in the loop, the last P V. */
+Test(ptx_sm90, hand_written_module) {
+    struct ptx_case c = ptx_case_file("causal-d128-sm90a", "sm_90a");
+    cr_assert_not_null(c.text, "%s", ptx_case_errors(&c));
+    cr_expect_eq(ptx_count(c.text, "wgmma.mma_async"), 4 * 8);
+    cr_expect_eq(ptx_count(c.text, "wgmma.commit_group"), 4);
+    cr_expect_eq(ptx_count(c.text, "wgmma.wait_group"), 4);
+    cr_expect_eq(ptx_count(c.text, "wgmma.fence"), 3);
+    cr_expect_eq(ptx_count(c.text, "cp.async.bulk.tensor.5d"), 6);
+    cr_expect_eq(ptx_count(c.text, "mbarrier.init"), 12);
+    cr_expect_eq(ptx_count(c.text, "setmaxnreg"), 2);
+    cr_expect_eq(ptx_count(c.text, "ldmatrix"), 0);
+    cr_expect_not_null(strstr(c.text, ".align 1024"));
+    cr_expect_not_null(strstr(c.text, "causal(\n    .param .align 64 .b8"));
+    cr_expect_eq(c.info.tensor_map_count, 3);
+    cr_expect_eq(c.info.entries[0].params[0].kind, KERNEL_PARAM_TENSOR_MAP);
+    int spilled = ptx_assemble(c.text, "sm_90a");
+    cr_expect(spilled == 0 || spilled == -1, "%d", spilled);
+    ptx_case_end(&c);
+}
+
+/* Whole blocks run no mask code: it stands behind a branch, for the first block
+ * and for the others, and selects every score once. */
+Test(ptx_sm90, masks_are_guarded) {
+    const char *full = ptx_of(128, "", "tile 128, 128");
+    const char *causal = ptx_of(128, "mask kv <= q;", "tile 128, 128");
+    cr_expect_eq(ptx_count(causal, "wgmma.mma_async"),
+                 ptx_count(full, "wgmma.mma_async"));
+    cr_expect_eq(ptx_count(causal, "selp.f32"), ptx_count(full, "selp.f32"));
+    cr_expect_eq(ptx_count(causal, "ex2.approx"),
+                 ptx_count(full, "ex2.approx"));
+}
+
+/* P goes from the exponentials to the product in the registers that the loop
+ * carries: no tile is moved. */
+Test(ptx_sm90, no_tile_is_moved) {
+    const char *ptx = ptx_of(64, "", "tile 128, 64; consumers 2");
+    const char *loop = strstr(ptx, "// ---- mainloop");
+    cr_assert_not_null(loop);
+    cr_expect_eq(ptx_count(loop, "mov.b32 %packed"), 0);
+}
+
+/* Head dimensions that are no whole panels run without roles. */
+Test(ptx_sm90, no_roles_where_tma_cannot) {
+    const char *ptx = ptx_of(72, "", NULL);
+    cr_expect_eq(ptx_count(ptx, "wgmma"), 0);
+    cr_expect(ptx_count(ptx, "mma.sync") > 0);
+    cr_expect(ptx_assemble(ptx, "sm_90a") >= -1);
+}
+
+/* ---- What ptxas says ---------------------------------------------------- */
+
+/* No spills, and wgmma stays asynchronous. */
+static void assemble(int head_dim, const char *lines) {
+    int spilled = ptx_assemble(ptx_of(head_dim, lines, NULL), "sm_90a");
+    cr_expect(spilled == 0 || spilled == -1, "head_dim %d, '%s': %d", head_dim,
+              lines, spilled);
+}
+
+Test(ptx_sm90, d64) {
+    assemble(64, "");
+    assemble(64, "mask kv <= q;");
+}
+Test(ptx_sm90, d128) {
+    assemble(128, "");
+    assemble(128, "mask kv <= q;");
+}
+Test(ptx_sm90, d192) {
+    assemble(192, "mask kv <= q;");
+}
+Test(ptx_sm90, d256) {
+    assemble(256, "");
+    assemble(256, "mask kv <= q;");
+}
+
+/* ---- Schedules ---------------------------------------------------------- */
+
+Test(ptx_sm90, schedule_is_visible) {
+    const char *pingpong = ptx_of(128, "", "consumers 2; overlap pingpong");
+    const char *intra = ptx_of(128, "", "consumers 2; overlap intra");
+    cr_expect(ptx_count(pingpong, "bar.arrive") > 0);
+    cr_expect_eq(ptx_count(intra, "bar.arrive"), 0);
+    cr_expect_not_null(strstr(pingpong, ".maxntid 384"));
+    const char *four = ptx_of(64, "", "consumers 4; tile 256, 64; stages 4");
+    cr_expect_not_null(strstr(four, ".maxntid 640"));
+    cr_expect_not_null(strstr(four, "setmaxnreg.inc.sync.aligned.u32 112"));
+}
+
+static bool refused(const char *schedule) {
+    const char *spec = "attention a { dtype f16; head_dim 128; group any; }";
+    struct compile_options options = {.target = "sm_90a", .schedule = schedule};
+    struct compiled compiled;
+    return !compile_text(arena, sources, "a.attn", spec, strlen(spec), NULL,
+                         NULL, &options, diags, &compiled);
+}
+
+Test(ptx_sm90, schedules_that_do_not_fit_are_refused) {
+    cr_expect(refused("tile 192, 128"));
+    cr_expect_not_null(strstr(messages(), "with 3 consumers there are 160"));
+    cr_expect(refused("tile 128, 128; stages 4"));
+    cr_expect_not_null(strstr(messages(), "of shared memory"));
+    cr_expect_not_null(strstr(messages(), "the nearest schedule that fits"));
+    cr_expect(refused("tile 128, 64; consumers 3"));
+    cr_expect_not_null(strstr(messages(), "192 in all"));
+    cr_expect(refused("consumers 5"));
+    cr_expect(refused("rescale_threshold 16"));
+    cr_expect_not_null(strstr(messages(), "f16 takes at most 15"));
+    cr_expect(refused("overlap none"));
+}
