@@ -13,8 +13,9 @@ struct read_plan {
     struct storage *index[ISEL_MAX_RANK];
     enum layout layout;
     int fragments;
-    struct ptx_operand base;  /* pointer + scalar indices */
-    struct ptx_operand *rows; /* base + row indices; NULL: none */
+    struct ptx_operand last[ISEL_MAX_RANK]; /* extents - 1 */
+    struct ptx_operand base;                /* pointer + scalar indices */
+    struct ptx_operand *rows;               /* base + row indices; NULL: none */
     struct ptx_operand
         columns[2]; /* offsets of the column indices of group columns_group */
     int columns_group;
@@ -47,35 +48,30 @@ enum layout read_plan_layout(const struct read_plan *plan) {
     return plan->layout;
 }
 
-/* Extent - 1 of an axis. */
-static struct ptx_operand last_index(struct isel *is, struct argument *arg,
+/* Extent - 1 of an axis.  Made once for each read, where it is used: as a
+ * constant of the kernel it would take a register through the main loop. */
+static struct ptx_operand last_index(struct isel *is, struct read_plan *plan,
                                      int axis) {
-    int index = (int)(arg - is->arguments.data);
-    struct ptx_operand *known =
-        isel_constant_find(is, "last index", index, axis, 0, 0);
-    if (known)
-        return *known;
-    struct ptx_operand extent = isel_param_extent(is, arg, axis);
-    struct ptx_inst *saved = isel_entry_begin(is);
-    struct ptx_operand last = ptx_def(
-        is->kernel, PTX_ADD_S32, arena_printf(is->arena, "%s_last", arg->stem),
-        extent, ptx_imm(-1));
-    isel_entry_end(is, saved);
-    isel_constant_add(is, "last index", index, axis, 0, 0, last);
-    return last;
+    struct ptx_operand *last = &plan->last[axis];
+    if (!ptx_is_reg(*last))
+        *last = ptx_def(is->kernel, PTX_ADD_S32,
+                        arena_printf(is->arena, "%s_last", plan->arg->stem),
+                        isel_param_extent(is, plan->arg, axis), ptx_imm(-1));
+    return *last;
 }
 
 /* address + clamped index * stride; `address` none: the product alone. */
-static struct ptx_operand add_index(struct isel *is, struct argument *arg,
+static struct ptx_operand add_index(struct isel *is, struct read_plan *plan,
                                     int axis, struct ptx_operand index,
                                     struct ptx_operand address) {
     struct ptx_kernel *k = is->kernel;
+    struct argument *arg = plan->arg;
     bool constant = index.kind == PTX_OPERAND_IMM;
     if (constant && index.value <= 0 && ptx_is_reg(address))
         return address; /* index 0, which every axis has */
     if (!constant)
         index = ptx_def(k, PTX_MAX_S32, "r", index, ptx_imm(0));
-    index = ptx_def(k, PTX_MIN_S32, "r", index, last_index(is, arg, axis));
+    index = ptx_def(k, PTX_MIN_S32, "r", index, last_index(is, plan, axis));
     struct ptx_operand stride = isel_param_stride(is, arg, axis);
     struct ptx_operand wide = ptx_def(k, PTX_MUL_WIDE_S32, "rd", index,
                                       ptx_imm(isel_element_bytes(arg)));
@@ -91,7 +87,7 @@ void read_plan_begin(struct isel *is, struct read_plan *plan) {
         struct storage *index = plan->index[axis];
         has_rows = has_rows || index->layout == LAYOUT_ROW;
         if (index->layout == LAYOUT_SCALAR)
-            plan->base = add_index(is, plan->arg, axis,
+            plan->base = add_index(is, plan, axis,
                                    isel_plain(is, index->elems[0]), plan->base);
     }
     if (!has_rows)
@@ -104,8 +100,7 @@ void read_plan_begin(struct isel *is, struct read_plan *plan) {
             if (plan->index[axis]->layout == LAYOUT_ROW) {
                 struct ptx_operand index = isel_plain(
                     is, storage_element(plan->index[axis], r / 2, r % 2, 0, 0));
-                plan->rows[r] =
-                    add_index(is, plan->arg, axis, index, plan->rows[r]);
+                plan->rows[r] = add_index(is, plan, axis, index, plan->rows[r]);
             }
     }
 }
@@ -120,7 +115,7 @@ static void read_columns(struct isel *is, struct read_plan *plan, int j) {
         for (int axis = 0; axis < plan->arg->rank; axis++)
             if (plan->index[axis]->layout == LAYOUT_COLUMN)
                 plan->columns[c] =
-                    add_index(is, plan->arg, axis,
+                    add_index(is, plan, axis,
                               run_element(is, plan->index[axis], 0, 0, j, c),
                               plan->columns[c]);
     }
@@ -165,7 +160,7 @@ struct ptx_operand read_plan_element(struct isel *is, struct read_plan *plan,
     }
     for (int axis = 0; axis < plan->arg->rank; axis++)
         if (plan->index[axis]->layout == LAYOUT_TILE)
-            address = add_index(is, plan->arg, axis,
+            address = add_index(is, plan, axis,
                                 run_element(is, plan->index[axis], f, i, j, c),
                                 address);
     return load_element(is, ir_element_type(plan->arg->type), address, dest);
