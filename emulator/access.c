@@ -31,6 +31,7 @@ enum emu_space emu_access_resolve(uint64_t address, uint64_t *out_offset) {
     return EMU_SPACE_GLOBAL;
 }
 
+/* Reports an address that is no multiple of `align`, a power of two. */
 static bool misaligned(struct access *a, int lane, uint64_t address,
                        unsigned align) {
     if ((address & (align - 1)) == 0)
@@ -41,6 +42,8 @@ static bool misaligned(struct access *a, int lane, uint64_t address,
     return true;
 }
 
+/* Names the allocation in front of the address: an index error is usually an
+ * offset from it. */
 static void report_global_bounds(struct access *a, int lane, uint64_t address,
                                  size_t size, bool write) {
     const struct emu_memory *memory = a->warp->cta->grid->memory;
@@ -58,6 +61,8 @@ static void report_global_bounds(struct access *a, int lane, uint64_t address,
             below->size);
 }
 
+/* Relaxed stores, and only where a bit is missing: other host threads may note the
+ * same byte. */
 static void mark_global(uint8_t *shadow, size_t size, uint8_t bits) {
     for (size_t i = 0; i < size; i++)
         if ((shadow[i] & bits) != bits)
@@ -65,6 +70,7 @@ static void mark_global(uint8_t *shadow, size_t size, uint8_t bits) {
                              __ATOMIC_RELAXED);
 }
 
+/* Reports the first byte of a range that was never written. */
 static void check_global_initialised(struct access *a, int lane,
                                      const struct allocation *in, size_t offset,
                                      size_t size) {
@@ -99,6 +105,7 @@ uint8_t *emu_access_global_range(struct access *a, int lane, uint64_t address,
 /* ---- local memory and parameters
  * --------------------------------------------- */
 
+/* Local memory is laid out lane by lane, with a shadow byte for each byte. */
 static bool access_local(struct access *a, int lane, uint64_t address,
                          unsigned size, void *bytes, bool write) {
     struct emu_warp *warp = a->warp;
@@ -126,6 +133,7 @@ static bool access_local(struct access *a, int lane, uint64_t address,
     return true;
 }
 
+/* Parameters are read only and always initialised. */
 static bool load_param(struct access *a, int lane, uint64_t address,
                        unsigned size, void *out_bytes) {
     const struct emu_grid *grid = a->warp->cta->grid;

@@ -27,6 +27,7 @@ struct access emu_access_plain(struct emu_warp *warp,
  * generic address is resolved.  False: a fault, reported; reads give zeros. */
 bool emu_access_load(struct access *access, enum emu_space space, int lane,
                      uint64_t address, unsigned size, void *out_bytes);
+/* Likewise for writing. */
 bool emu_access_store(struct access *access, enum emu_space space, int lane,
                       uint64_t address, unsigned size, const void *bytes);
 
@@ -45,6 +46,7 @@ uint8_t *emu_access_shared_range(struct access *access, int lane,
  * flight get `stamp` of the agent (writes) or of the warp (reads). */
 void emu_access_shared_landed(struct emu_cta *cta, uint32_t address,
                               uint32_t size, int agent, uint32_t stamp);
+/* Likewise for reads of a warp. */
 void emu_access_shared_was_read(struct emu_warp *warp, uint32_t address,
                                 uint32_t size);
 
@@ -55,6 +57,7 @@ enum emu_space emu_access_resolve(uint64_t address, uint64_t *out_offset);
  * shared-memory banks. */
 void emu_count_global(struct emu_cta *cta, const uint64_t *addresses,
                       uint32_t lanes, unsigned size, bool write);
+/* Likewise: passes through the banks of shared memory. */
 void emu_count_shared(struct emu_cta *cta, const uint32_t *addresses,
                       uint32_t lanes, unsigned size, bool write);
 

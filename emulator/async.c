@@ -7,6 +7,7 @@
 #include "emulator/access.h"
 #include "emulator/exec.h"
 
+/* Bytes that a lane takes from global memory; the rest of the copy is zeros. */
 static uint32_t source_bytes(struct emu_warp *warp, const struct emu_inst *inst,
                              int l) {
     uint32_t size = (uint32_t)inst->imm[0];
@@ -18,6 +19,7 @@ static uint32_t source_bytes(struct emu_warp *warp, const struct emu_inst *inst,
     return wanted < size ? wanted : size;
 }
 
+/* ptxas checks the constant too; a larger one would overrun the record. */
 static bool valid_size(struct emu_warp *warp, const struct emu_inst *inst,
                        uint32_t active) {
     int64_t size = inst->imm[0];
@@ -60,6 +62,7 @@ EXEC(cp_async) {
     return EMU_STEP_NEXT;
 }
 
+/* The bytes land.  Global memory is read now, as late as the rules allow. */
 static void complete_lane(struct emu_warp *warp, struct async_copy *copy,
                           int l) {
     struct access access = emu_access_plain(warp, copy->inst);
@@ -112,6 +115,7 @@ EXEC(cp_async_wait) {
 /* ---- cp.async.mbarrier.arrive
  * ------------------------------------------------------ */
 
+/* The arrival of cp.async.mbarrier.arrive: first the copies, then the barrier. */
 static void complete_arrive(struct emu_cta *cta, struct pending_copy *pending) {
     struct emu_warp *warp = &cta->warps[pending->warp];
     uint32_t lanes = pending->bytes;

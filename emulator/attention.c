@@ -31,10 +31,12 @@ static bool fail(struct session *s, const char *format, ...) {
     return false;
 }
 
+/* Outputs start uninitialised on the device. */
 static bool is_output(size_t tensor) {
     return tensor == KERNEL_TENSOR_O || tensor == KERNEL_TENSOR_LSE;
 }
 
+/* Every tensor becomes one allocation, so that a step beyond it is a fault. */
 static bool upload(struct session *s) {
     const struct kernel_info *info = s->call->info;
     s->addresses = ARENA_NEW_ARRAY(s->arena, uint64_t, info->tensor_count);
@@ -52,6 +54,8 @@ static bool upload(struct session *s) {
     return true;
 }
 
+/* The zeroed part holds tile counters; the rest is what the kernels must write
+ * before they read it. */
 static bool allocate_workspace(struct session *s) {
     const struct kernel_info *info = s->call->info;
     if (!size_expr_eval(&info->workspace_bytes, &s->env, &s->workspace_bytes) ||
@@ -108,6 +112,7 @@ static bool encode_map(struct session *s, int index, uint8_t out[128]) {
         false, s->error);
 }
 
+/* One parameter in the form that the PTX .param list declares. */
 static bool pack_param(struct session *s, const struct kernel_param *param,
                        uint8_t *out) {
     const struct emu_tensor *t = &s->call->tensors[param->index];
@@ -177,6 +182,7 @@ static void add_result(struct session *s, struct emu_result *total,
     emu_result_destroy(part);
 }
 
+/* Parameters lie at their natural alignment, as in the PTX .param list. */
 static bool launch_entry(struct session *s, const struct kernel_entry *entry,
                          const struct emu_options *options,
                          struct emu_result *total) {
@@ -242,6 +248,7 @@ static size_t count_unwritten(struct session *s, size_t tensor,
     return unwritten;
 }
 
+/* Copies only what was written, so that the caller can tell the rest. */
 static void download(struct session *s, size_t tensor, size_t *out_unwritten,
                      size_t *out_beside) {
     const struct emu_tensor *t = &s->call->tensors[tensor];
@@ -261,6 +268,7 @@ static void download(struct session *s, size_t tensor, size_t *out_unwritten,
     }
 }
 
+/* Tile counters that a launch left behind would break the next one. */
 static size_t count_not_zero(struct session *s) {
     uint8_t *bytes = arena_alloc(s->arena, (size_t)s->workspace_zeroed);
     size_t count = 0;

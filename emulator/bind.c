@@ -112,6 +112,7 @@ static const char *const op_names[EMU_OP_COUNT] = {
 #undef OP
 };
 
+/* One suffix may say several things: `.uni` is a modifier and an operation. */
 static void apply_suffix(struct emu_inst *inst, const char *text,
                          bool *io_first_space) {
     for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
@@ -233,6 +234,7 @@ static bool match_pattern(const char *pattern, const char *opcode,
 
 /* ---- operands ------------------------------------------------------------ */
 
+/* Bytes of a lane in the register file: narrow types live in 32 bits. */
 static uint8_t slot_width(enum emu_type type) {
     unsigned bytes = emu_type_bytes(type);
     return (uint8_t)(type == EMU_TYPE_pred ? 0 : bytes <= 4 ? 4 : bytes);
@@ -244,6 +246,7 @@ static struct emu_value register_value(const struct emu_module *module,
     return (struct emu_value){r->offset, reg, slot_width(r->type), false};
 }
 
+/* The sink is large enough to be written as any width. */
 static struct emu_value sink_value(struct parser *parser, uint8_t width) {
     struct emu_value value = register_value(parser->module, EMU_REG_SINK);
     value.width = width;
@@ -325,6 +328,7 @@ const char *emu_bind_value(struct parser *parser, const struct raw_operand *raw,
     return NULL;
 }
 
+/* Notes why this form does not fit; the last reason is shown if none does. */
 static bool mismatch(struct binding *b, int operand, const char *why) {
     snprintf(b->why, sizeof b->why, "operand %d is %s", operand + 1, why);
     return false;
@@ -369,6 +373,7 @@ static bool bind_vector(struct parser *parser, struct binding *b,
     return true;
 }
 
+/* [base+displacement].  A .param variable of a function is local memory. */
 static bool bind_address(struct parser *parser, struct emu_inst *inst,
                          struct binding *b, const struct raw_operand *raw,
                          int index) {
@@ -406,6 +411,8 @@ static bool bind_tensor(struct parser *parser, struct emu_inst *inst,
                        false);
 }
 
+/* A label may come later: its number now, its place at the end of the function.
+ */
 static bool bind_label(struct parser *parser, struct emu_inst *inst,
                        struct binding *b, const struct raw_operand *raw,
                        int index) {
@@ -430,41 +437,63 @@ static bool bind_targets(struct parser *parser, struct emu_inst *inst,
     return true;
 }
 
+/* Letters of one value of a type that the letter or a suffix fixes. */
+static bool is_plain_letter(const struct emu_inst *inst, char letter,
+                            enum emu_type *out_type, bool *out_dst) {
+    static const struct {
+        char letter;
+        enum emu_type type;
+        bool is_dst;
+    } rows[] = {
+        {'U', EMU_TYPE_u32, true},   {'L', EMU_TYPE_u64, true},
+        {'P', EMU_TYPE_pred, true},  {'u', EMU_TYPE_u32, false},
+        {'l', EMU_TYPE_u64, false},  {'h', EMU_TYPE_u16, false},
+        {'p', EMU_TYPE_pred, false}, {'F', EMU_TYPE_f32, false},
+    };
+    *out_dst = letter == 'd' || letter == 'e';
+    *out_type = letter == 'd' || letter == 's' ? inst->type : inst->type2;
+    if (strchr("dest", letter))
+        return true;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].letter != letter)
+            continue;
+        *out_type = rows[i].type;
+        *out_dst = rows[i].is_dst;
+        return true;
+    }
+    return false;
+}
+
+/* ld, st and cvt: a register at least as wide as the type, or a vector of them.
+ */
+static bool bind_relaxed(struct parser *parser, struct emu_inst *inst,
+                         struct binding *b, const struct raw_operand *raw,
+                         int index, bool is_dst) {
+    bool is_vector = raw->kind == RAW_VECTOR;
+    enum emu_type type =
+        !is_dst && inst->exec == exec_cvt ? inst->type2 : inst->type;
+    if (is_vector != (inst->vector > 1))
+        return mismatch(b, index, is_vector ? "a vector" : "no vector");
+    if (is_vector && raw->item_count != inst->vector)
+        return mismatch(b, index, "a vector of another length");
+    return is_vector ? bind_vector(parser, b, raw, index, type, is_dst, true)
+                     : bind_one(parser, b, raw, index, type, is_dst, true);
+}
+
 /* One operand for one letter. */
 static bool bind_letter(struct parser *parser, struct emu_inst *inst,
                         struct binding *b, const struct raw_operand *raw,
                         int index, char letter) {
-    enum emu_type type = inst->type, type2 = inst->type2;
+    enum emu_type type;
+    bool is_dst;
     if (raw->second && letter != 'O' && letter != 'N')
         return mismatch(b, index, "a pair p|q where one operand is expected");
     if (raw->negated && letter != 'p')
         return mismatch(b, index,
                         "negated, which only a predicate that is read can be");
+    if (is_plain_letter(inst, letter, &type, &is_dst))
+        return bind_one(parser, b, raw, index, type, is_dst, false);
     switch (letter) {
-    case 'd':
-        return bind_one(parser, b, raw, index, type, true, false);
-    case 'e':
-        return bind_one(parser, b, raw, index, type2, true, false);
-    case 's':
-        return bind_one(parser, b, raw, index, type, false, false);
-    case 't':
-        return bind_one(parser, b, raw, index, type2, false, false);
-    case 'U':
-        return bind_one(parser, b, raw, index, EMU_TYPE_u32, true, false);
-    case 'L':
-        return bind_one(parser, b, raw, index, EMU_TYPE_u64, true, false);
-    case 'F':
-        return bind_one(parser, b, raw, index, EMU_TYPE_f32, false, false);
-    case 'u':
-        return bind_one(parser, b, raw, index, EMU_TYPE_u32, false, false);
-    case 'l':
-        return bind_one(parser, b, raw, index, EMU_TYPE_u64, false, false);
-    case 'h':
-        return bind_one(parser, b, raw, index, EMU_TYPE_u16, false, false);
-    case 'p':
-        return bind_one(parser, b, raw, index, EMU_TYPE_pred, false, false);
-    case 'P':
-        return bind_one(parser, b, raw, index, EMU_TYPE_pred, true, false);
     case 'O': {
         struct raw_operand sink = {.kind = RAW_SINK};
         return bind_one(parser, b, raw, index, EMU_TYPE_pred, true, false) &&
@@ -472,22 +501,12 @@ static bool bind_letter(struct parser *parser, struct emu_inst *inst,
                         EMU_TYPE_pred, true, false);
     }
     case 'D':
-    case 'S': {
-        if (letter == 'S' && inst->exec == exec_cvt)
-            type = type2;
-        bool is_dst = letter == 'D';
-        if ((raw->kind == RAW_VECTOR) != (inst->vector > 1))
-            return mismatch(b, index,
-                            inst->vector > 1 ? "no vector" : "a vector");
-        if (raw->kind == RAW_VECTOR && raw->item_count != inst->vector)
-            return mismatch(b, index, "a vector of another length");
-        return raw->kind == RAW_VECTOR
-                   ? bind_vector(parser, b, raw, index, type, is_dst, true)
-                   : bind_one(parser, b, raw, index, type, is_dst, true);
-    }
+    case 'S':
+        return bind_relaxed(parser, inst, b, raw, index, letter == 'D');
     case 'W':
         if (raw->kind != RAW_VECTOR ||
-            raw->item_count != inst->shape_n / (type == EMU_TYPE_f32 ? 2 : 4))
+            raw->item_count !=
+                inst->shape_n / (inst->type == EMU_TYPE_f32 ? 2 : 4))
             return mismatch(b, index, "no accumulator of the shape's size");
         return bind_vector(parser, b, raw, index, EMU_TYPE_b32, true, false);
     case 'N': {
@@ -561,6 +580,7 @@ static bool bind_pack(struct parser *parser, struct emu_inst *inst,
                     false);
 }
 
+/* All operands of one form, by the letters of its row. */
 static bool bind_operands(struct parser *parser, const struct form *form,
                           struct emu_inst *inst, struct binding *b,
                           const struct raw_operand *operands, int count) {
@@ -601,6 +621,7 @@ static bool bind_operands(struct parser *parser, const struct form *form,
     return index == count;
 }
 
+/* Destinations and sources in one array that belongs to the module. */
 static void store_values(struct parser *parser, struct emu_inst *inst,
                          const struct binding *b) {
     size_t total = (size_t)(b->dst_count + b->src_count);

@@ -29,6 +29,7 @@ struct graph {
     int32_t *block_of; /* of each instruction, relative to first */
 };
 
+/* Instructions behind which the lanes that executed them do not go on. */
 static bool ends_lanes(const struct emu_inst *inst) {
     return inst->exec == exec_exit || inst->exec == exec_ret ||
            inst->exec == exec_trap || inst->exec == exec_end;
@@ -51,6 +52,7 @@ static void mark_targets(const struct graph *g, const struct emu_inst *inst,
         leader[inst->targets[i] - g->function->first] = true;
 }
 
+/* Blocks start at targets and behind branches; the exit is a block of its own. */
 static void find_blocks(struct graph *g) {
     int32_t size = g->function->end - g->function->first;
     bool *leader = ARENA_NEW_ARRAY(g->arena, bool, (size_t)size + 1);
@@ -79,6 +81,7 @@ static void add_edge(struct graph *g, int32_t from, int32_t to) {
     vec_push(g->arena, &g->blocks[to].pred, from);
 }
 
+/* A guarded branch or exit also falls through. */
 static void find_edges(struct graph *g) {
     int32_t base = g->function->first, exit = g->count - 1;
     for (int32_t b = 0; b < g->count; b++) {
@@ -127,6 +130,7 @@ static int32_t *reverse_postorder(struct graph *g, int32_t *out_count) {
     return order;
 }
 
+/* The nearest common ancestor in the tree of post-dominators so far. */
 static int32_t meet(const struct graph *g, int32_t a, int32_t b) {
     while (a != b) {
         while (g->blocks[a].order < g->blocks[b].order)
@@ -158,6 +162,7 @@ static void find_post_dominators(struct graph *g) {
     }
 }
 
+/* A return inside a function is a branch to its one exit. */
 static void set_reconvergence(struct graph *g) {
     for (int32_t b = 0; b < g->count; b++) {
         struct emu_inst *last = inst_at(g, g->blocks[b].end - 1);

@@ -68,6 +68,7 @@ static uint32_t round_up(uint32_t value, uint32_t align) {
     return (value + align - 1) / align * align;
 }
 
+/* Fails on arrays that no kernel has. */
 static uint32_t variable_size(struct parser *parser,
                               const struct declarator *d) {
     uint64_t size = d->elements * element_bytes(d);
@@ -77,6 +78,7 @@ static uint32_t variable_size(struct parser *parser,
     return (uint32_t)size;
 }
 
+/* Without .align a variable has the alignment of its element. */
 static uint32_t variable_align(const struct declarator *d) {
     return d->align ? d->align : element_bytes(d) ? element_bytes(d) : 1;
 }
@@ -108,6 +110,7 @@ static void parse_initial_value(struct parser *parser,
     memcpy(at, &value, bytes < 8 ? bytes : 8);
 }
 
+/* Values in nested braces, in order; what is not given is zero. */
 static void parse_initialiser(struct parser *parser, const struct declarator *d,
                               uint8_t *bytes, uint32_t size) {
     uint32_t step = emu_type_bytes(d->type), at = 0, depth = 0;
@@ -126,6 +129,7 @@ static void parse_initialiser(struct parser *parser, const struct declarator *d,
                        d->name);
 }
 
+/* Module variables are allocations like tensors: the same checks apply. */
 static void place_global(struct parser *parser, const struct declarator *d,
                          struct symbol *symbol, uint32_t size, bool is_extern) {
     if (is_extern)
@@ -151,6 +155,7 @@ static void place_global(struct parser *parser, const struct declarator *d,
     parser->module->globals = global;
 }
 
+/* Gives a variable its place in its state space. */
 static void place_variable(struct parser *parser, const struct declarator *d,
                            struct symbol *symbol, bool is_extern) {
     struct emu_module *module = parser->module;
@@ -207,6 +212,7 @@ bool emu_parse_variable(struct parser *parser, bool is_extern) {
     return true;
 }
 
+/* One formal parameter; entries lay theirs out in the parameter buffer. */
 static void parse_param(struct parser *parser, struct emu_param *param,
                         uint32_t *offset) {
     if (emu_parse_accept_word(parser, ".reg")) {

@@ -27,6 +27,7 @@ struct emu_error {
 
 /* An empty device; the caller owns it and destroys it after its modules. */
 struct emu_memory *emu_memory_create(void);
+/* Frees all allocations; NULL is allowed. */
 void emu_memory_destroy(struct emu_memory *memory);
 
 /* `size` bytes of uninitialised global memory, aligned to 256 bytes and far
@@ -65,6 +66,7 @@ struct emu_source {
 struct emu_module *emu_module_create(struct emu_memory *memory,
                                      const struct emu_source *sources,
                                      size_t count, struct emu_error *out_error);
+/* Frees the module, not its variables in the memory; NULL is allowed. */
 void emu_module_destroy(struct emu_module *module);
 
 /* Bytes of the parameter buffer of `entry`, or -1 when there is no such entry.
@@ -186,6 +188,7 @@ struct emu_result {
 bool emu_launch(struct emu_module *module, const struct emu_launch *launch,
                 const struct emu_options *options,
                 struct emu_result *out_result, struct emu_error *out_error);
+/* Frees the reports; harmless on a zeroed result. */
 void emu_result_destroy(struct emu_result *result);
 
 /* Writes a report as text, several lines. */

@@ -120,6 +120,7 @@ static uint32_t compare_as_f32(struct emu_warp *warp,
     return compare_f32(&a, &b, inst->op);
 }
 
+/* The comparison of a type, as a mask of lanes. */
 static uint32_t compare(struct emu_warp *warp, const struct emu_inst *inst,
                         enum emu_type type) {
     bool is_signed = emu_type_class(type) == 'S';

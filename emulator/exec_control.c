@@ -2,10 +2,12 @@
 #include "emulator/exec.h"
 #include "emulator/report.h"
 
+/* The lanes that run here and now. */
 static uint32_t split_lanes(struct emu_warp *warp) {
     return warp_split(warp)->mask & warp->alive;
 }
 
+/* The scheduler splits the warp when only some of its lanes branch. */
 EXEC(bra) {
     uint32_t lanes = split_lanes(warp);
     if (active == lanes) {
@@ -44,6 +46,7 @@ EXEC(brx_idx) {
     return EMU_STEP_JUMP;
 }
 
+/* Barriers for the whole CTA no longer wait for warps that are gone. */
 EXEC(exit) {
     (void)inst;
     warp_split(warp)->pc++;
@@ -80,6 +83,7 @@ EXEC(nop) {
 /* ---- calls
  * --------------------------------------------------------------------- */
 
+/* Between .param memory, registers and constants, in either direction. */
 static void copy_argument(struct emu_warp *warp, const struct emu_call_arg *to,
                           const struct emu_call_arg *from, uint32_t active) {
     uint32_t stride = warp->cta->grid->module->local_bytes;
@@ -131,6 +135,8 @@ EXEC(call) {
 /* ---- named barriers
  * ---------------------------------------------------------------- */
 
+/* Wakes the waiting splits, hands them what the others published, and opens the
+ * next phase. */
 static void barrier_complete(struct emu_cta *cta, uint32_t id) {
     struct named_barrier *b = &cta->barriers[id];
     for (int w = 0; w < cta->warp_count; w++) {
@@ -219,6 +225,7 @@ static bool barrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
     return b->arrived >= expected;
 }
 
+/* Arrives and waits; the instruction runs again when the phase is over. */
 static enum emu_step barrier_wait(struct emu_warp *warp,
                                   const struct emu_inst *inst, uint32_t active,
                                   int count_operand) {

@@ -31,6 +31,7 @@ static uint32_t narrow(const struct emu_inst *inst, uint32_t bits,
     return result;
 }
 
+/* Two f32 to one packed register; the first source goes to the upper half. */
 EXEC(cvt_pack_any) {
     bool is_bf16 = inst->type == EMU_TYPE_bf16x2;
     struct float_format format =
@@ -43,6 +44,7 @@ EXEC(cvt_pack_any) {
     return EMU_STEP_NEXT;
 }
 
+/* tf32 is an f32 whose lower 13 bits are zero. */
 EXEC(cvt_tf32) {
     struct float_format format = {8, 10};
     for (int l = 0; l < EMU_LANES; l++)
@@ -62,6 +64,7 @@ static int64_t read_integer(uint64_t bits, enum emu_type type) {
                                        : (int64_t)(bits << shift >> shift);
 }
 
+/* Every source format is exact in double. */
 static double read_float(uint64_t bits, enum emu_type type, bool ftz) {
     if (type == EMU_TYPE_f64)
         return f64_of(bits);
@@ -135,6 +138,7 @@ static uint64_t integer_to_f64(int64_t value, bool is_signed,
     return emu_f64_operation('f', upper, 0x1p32, (double)low, rounding);
 }
 
+/* .sat between integers: the nearest value of the destination. */
 static uint64_t clamp_integer(int64_t value, bool from_unsigned,
                               enum emu_type to) {
     unsigned bits = 8 * emu_type_bytes(to);
@@ -148,6 +152,7 @@ static uint64_t clamp_integer(int64_t value, bool from_unsigned,
     return (uint64_t)(value < lowest ? lowest : value);
 }
 
+/* Source bits to destination bits, not yet extended to the register. */
 static uint64_t convert(const struct emu_inst *inst, uint64_t bits) {
     enum emu_type to = inst->type, from = inst->type2;
     bool to_float = emu_type_class(to) == 'F',

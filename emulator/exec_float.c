@@ -73,6 +73,7 @@ EXEC(sqrt_f32) {
     return f32_general(warp, inst, active, 'q');
 }
 
+/* f64 has no vector loops: kernels hardly use it. */
 static enum emu_step f64_general(struct emu_warp *warp,
                                  const struct emu_inst *inst, uint32_t active,
                                  char operation) {
@@ -174,6 +175,7 @@ static inline uint32_t min_f32(uint32_t x, uint32_t y) {
 static inline uint32_t max_f32(uint32_t x, uint32_t y) {
     return choose(x, y, f32_of(x) > f32_of(y), x & y);
 }
+/* The rule of .NaN. */
 static inline uint32_t nan_wins(uint32_t x, uint32_t y, uint32_t result) {
     bool nan =
         (x & 0x7fffffffu) > 0x7f800000u || (y & 0x7fffffffu) > 0x7f800000u;
@@ -216,6 +218,7 @@ EXEC(max_any_f32) {
     return min_max_general(warp, inst, active, true);
 }
 
+/* As for f32: the number wins, and -0 is less than +0. */
 static inline double min_max_f64(double x, double y, bool is_max) {
     if (isnan(x) || isnan(y))
         return isnan(x) ? y : x;

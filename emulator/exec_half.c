@@ -22,6 +22,7 @@ static double half_mul(double x, double y, double z) {
     (void)z;
     return x * y;
 }
+/* The product of two halves is exact in double; only the sum needs care. */
 static double half_fma(double x, double y, double z) {
     return emu_add_to_odd(x * y, z);
 }
@@ -32,6 +33,7 @@ static double flush_half(double x, enum emu_type type) {
     return is_f16 && fabs(x) < 0x1p-14 ? copysign(0.0, x) : x;
 }
 
+/* One number: widen, compute, modifiers, round once. */
 static uint32_t half_one(const struct emu_inst *inst, half_operation *operation,
                          const uint32_t in[3]) {
     double v[3];
@@ -56,6 +58,7 @@ static bool is_packed(enum emu_type type) {
     return type == EMU_TYPE_f16x2 || type == EMU_TYPE_bf16x2;
 }
 
+/* One or two numbers of each lane. */
 static enum emu_step half_general(struct emu_warp *warp,
                                   const struct emu_inst *inst, uint32_t active,
                                   half_operation *operation) {
@@ -110,6 +113,7 @@ static uint32_t half_canonical(uint32_t bits, enum emu_type type) {
     return isnan(half_to_float(bits, type)) ? 0x7fffu : bits;
 }
 
+/* abs and neg: `keep` and then `toggle` bits of each number. */
 static enum emu_step half_bits(struct emu_warp *warp,
                                const struct emu_inst *inst, uint32_t active,
                                uint32_t keep, uint32_t toggle) {
@@ -134,6 +138,7 @@ EXEC(neg_half) {
     return half_bits(warp, inst, active, 0xffff, 0x8000);
 }
 
+/* The number wins against NaN unless .NaN says otherwise. */
 static uint32_t half_choose(uint32_t x, uint32_t y, const struct emu_inst *inst,
                             bool is_max) {
     float fx = half_to_float(x, inst->type), fy = half_to_float(y, inst->type);
@@ -147,6 +152,7 @@ static uint32_t half_choose(uint32_t x, uint32_t y, const struct emu_inst *inst,
     return (fx < fy) == is_max ? y : x;
 }
 
+/* Minimum or maximum of one or two numbers of each lane. */
 static enum emu_step half_min_max(struct emu_warp *warp,
                                   const struct emu_inst *inst, uint32_t active,
                                   bool is_max) {

@@ -36,6 +36,7 @@ static void row_addresses(struct emu_warp *warp, const struct emu_inst *inst,
                      write);
 }
 
+/* Lanes 8m to 8m+7 give the row addresses of matrix m. */
 EXEC(ldmatrix) {
     int count = matrix_count(inst);
     uint32_t rows[EMU_LANES];
@@ -64,6 +65,7 @@ EXEC(ldmatrix) {
     return EMU_STEP_NEXT;
 }
 
+/* The inverse of ldmatrix: fragments back to rows. */
 EXEC(stmatrix) {
     int count = matrix_count(inst);
     uint32_t rows[EMU_LANES];
@@ -92,6 +94,7 @@ EXEC(stmatrix) {
     return EMU_STEP_NEXT;
 }
 
+/* Transposes one 8x8 matrix held in registers. */
 EXEC(movmatrix) {
     uint16_t element[8][8];
     union lane32 value;
@@ -166,6 +169,7 @@ INLINE void multiply(struct tile *t, int k_size) {
     }
 }
 
+/* c[i][j] are two neighbouring columns in rows l/4 and l/4 + 8. */
 EMU_VECTOR static void mma_f32(struct emu_warp *warp,
                                const struct emu_inst *inst, int k_size,
                                bool is_bf16) {
@@ -205,6 +209,7 @@ EMU_VECTOR static void mma_f16(struct emu_warp *warp,
         }
 }
 
+/* All 32 lanes hold a part of each operand. */
 static enum emu_step mma(struct emu_warp *warp, const struct emu_inst *inst,
                          uint32_t active, int k_size) {
     if (!check_converged(warp, inst, active))

@@ -42,6 +42,7 @@ static void count_request(struct emu_warp *warp, enum emu_space space,
     }
 }
 
+/* A vector is one access: aligned to its whole size, one request. */
 EXEC(ld) {
     unsigned one = emu_type_bytes(inst->type), size = one * inst->vector;
     uint64_t addresses[EMU_LANES];
@@ -69,6 +70,7 @@ EXEC(ld) {
     return EMU_STEP_NEXT;
 }
 
+/* Lanes store in order; which one wins at the same address is not defined by PTX. */
 EXEC(st) {
     unsigned one = emu_type_bytes(inst->type), size = one * inst->vector;
     uint64_t addresses[EMU_LANES];
@@ -94,6 +96,7 @@ EXEC(st) {
 /* ---- atomics ----------------------------------------------------------------
  */
 
+/* Rounds to nearest even, subnormal numbers kept. */
 static uint64_t atomic_float(enum emu_type type, uint64_t old,
                              uint64_t operand) {
     if (type == EMU_TYPE_f64)
@@ -144,6 +147,8 @@ static uint64_t atomic_result(const struct emu_inst *inst, uint64_t old,
     return old == 0 || old > operand ? operand : old - 1; /* dec */
 }
 
+/* Lanes go one after the other; the CTAs of a kernel with atomics share one host
+ * thread. */
 static enum emu_step atomic(struct emu_warp *warp, const struct emu_inst *inst,
                             uint32_t active, bool returns) {
     unsigned size = emu_type_bytes(inst->type);
@@ -179,6 +184,7 @@ EXEC(red) {
 /* ---- addresses
  * ----------------------------------------------------------------- */
 
+/* Where the space lies in generic addresses; global memory is the identity. */
 static uint64_t window_of(enum emu_space space) {
     switch (space) {
     case EMU_SPACE_SHARED:

@@ -74,6 +74,7 @@ EXEC(shfl) {
     return EMU_STEP_NEXT;
 }
 
+/* Lanes that are not here count for nothing. */
 EXEC(vote) {
     uint32_t present = members(warp, inst, active, inst->src_count - 1);
     uint32_t truth = src_predicate(warp, inst, 0) & present;
@@ -111,6 +112,7 @@ EXEC(match) {
     return EMU_STEP_NEXT;
 }
 
+/* All members get the reduction of all members. */
 EXEC(redux) {
     uint32_t present = members(warp, inst, active, 1), result = 0;
     const union lane32 *a = src32(warp, inst, 0);

@@ -36,6 +36,7 @@ struct emu_options emu_options_default(void) {
 /* ---- one CTA
  * ------------------------------------------------------------------- */
 
+/* Zeroed host memory; there is no use going on without it. */
 static void *allocate(size_t count, size_t size) {
     void *memory = calloc(count ? count : 1, size);
     if (!memory)
@@ -43,6 +44,8 @@ static void *allocate(size_t count, size_t size) {
     return memory;
 }
 
+/* Registers start at cache lines; they are not cleared, the masks tell what is
+ * valid. */
 static void warp_create(struct emu_cta *cta, struct emu_warp *warp, int index) {
     const struct emu_module *module = cta->grid->module;
     *warp = (struct emu_warp){
@@ -68,6 +71,7 @@ static void warp_destroy(struct emu_warp *warp) {
     free(warp->reg_ready);
 }
 
+/* A CTA is made once for each host thread and started again for each index. */
 static struct emu_cta *cta_create(struct emu_grid *grid) {
     struct emu_cta *cta = allocate(1, sizeof *cta);
     cta->grid = grid;
@@ -102,6 +106,7 @@ static void cta_destroy(struct emu_cta *cta) {
     free(cta);
 }
 
+/* What a special register holds in a lane; it does not change while the CTA runs. */
 static uint32_t special_value(const struct emu_cta *cta,
                               const struct emu_warp *warp,
                               enum emu_special special, uint32_t lane) {
@@ -168,6 +173,7 @@ static uint32_t special_value(const struct emu_cta *cta,
     }
 }
 
+/* Clock 1 is the first epoch: clock 0 in the shadow means never written. */
 static void warp_start(struct emu_cta *cta, struct emu_warp *warp) {
     const struct emu_module *module = cta->grid->module;
     struct emu_warp kept = *warp;
@@ -206,6 +212,7 @@ static void warp_start(struct emu_cta *cta, struct emu_warp *warp) {
     }
 }
 
+/* The seed and the index decide everything that follows. */
 static void cta_start(struct emu_cta *cta, uint64_t linear) {
     const uint32_t *grid = cta->grid->launch->grid;
     struct emu_cta kept = *cta;
@@ -280,6 +287,7 @@ static void add_report(struct run *run, const struct report_slot *slot) {
     vec_push(run->arena, &run->reports, copy_slot(run->arena, slot));
 }
 
+/* Adds the CTA to the launch under the lock. */
 static void cta_finish(struct run *run, struct emu_cta *cta) {
     struct emu_counters *c = &cta->counters;
     c->mufu_lanes += cta->unit_lanes[EMU_UNIT_MUFU];
@@ -299,6 +307,7 @@ static void cta_finish(struct run *run, struct emu_cta *cta) {
 /* ---- threads
  * ------------------------------------------------------------------------ */
 
+/* A host thread takes the next CTA until there is none. */
 static void *run_independent(void *argument) {
     struct run *run = argument;
     struct emu_cta *cta = cta_create(run->grid);
@@ -339,6 +348,7 @@ static void run_interleaved(struct run *run) {
     }
 }
 
+/* This thread takes part; fewer threads than asked for is no failure. */
 static void run_parallel(struct run *run) {
     pthread_t threads[MAX_THREADS];
     long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -369,6 +379,7 @@ static bool fail(struct emu_error *error, const char *format, ...) {
     return false;
 }
 
+/* What cuLaunchKernel would refuse, with a reason. */
 static bool check_launch(const struct emu_module *module,
                          const struct emu_launch *launch,
                          const struct emu_function *entry,
@@ -405,6 +416,7 @@ static bool check_launch(const struct emu_module *module,
     return true;
 }
 
+/* Reports in the order of the PTX, whatever order the CTAs ended in. */
 static int compare_slots(const void *a, const void *b) {
     const struct report_slot *x = a, *y = b;
     if (x->pc != y->pc)
@@ -412,6 +424,7 @@ static int compare_slots(const void *a, const void *b) {
     return (int)x->report.kind - (int)y->report.kind;
 }
 
+/* Merged reports, counters, and the bytes touched at least once. */
 static void fill_result(struct run *run, struct emu_result *result) {
     size_t count = run->reports.count;
     if (count)

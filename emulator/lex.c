@@ -53,6 +53,7 @@ static const char *find_position(struct lexer *lexer, const char *text,
     return NULL;
 }
 
+/* A comment behind code on its line holds for that line only. */
 static void note_comment(struct lexer *lexer, const char *text,
                          const char *end) {
     const char *position = find_position(lexer, text, end);
@@ -115,6 +116,7 @@ static size_t read_digits(const char *text, const char *end, int base,
     return (size_t)(p - text);
 }
 
+/* Digits with a point or exponent; false for a plain integer. */
 static bool read_decimal_float(struct token *token, const char *end) {
     const char *p = token->text;
     bool is_float = false;
@@ -137,6 +139,7 @@ static bool read_decimal_float(struct token *token, const char *end) {
     return true;
 }
 
+/* 0fX and 0dX are bits, 0x 0b 0 are integers, the rest decimal. */
 static void read_number(struct lexer *lexer, struct token *token) {
     const char *p = token->text, *end = lexer->end;
     char prefix = p[0] == '0' && p + 1 < end ? p[1] : 0;
@@ -163,6 +166,7 @@ static void read_number(struct lexer *lexer, struct token *token) {
         token->kind = TOKEN_BAD;
 }
 
+/* `::` belongs to a word, a single colon ends a label. */
 static void read_word(struct lexer *lexer, struct token *token) {
     const char *p = token->text;
     while (p < lexer->end) {

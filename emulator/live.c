@@ -80,6 +80,7 @@ static bool makes_uniform(const struct emu_inst *inst) {
            inst->exec == exec_activemask;
 }
 
+/* Whether the result differs between lanes, as far as is known. */
 static bool varies(const struct flow *f, const struct emu_inst *inst) {
     if (makes_uniform(inst))
         return false;
@@ -89,6 +90,7 @@ static bool varies(const struct flow *f, const struct emu_inst *inst) {
     return result || (inst->guard.reg >= 0 && f->varying[inst->guard.reg]);
 }
 
+/* To a fixed point: a register varies when any of its definitions does. */
 static void find_varying(struct flow *f) {
     static const enum emu_special lanes[] = {
         EMU_SPECIAL_TID_X,       EMU_SPECIAL_TID_Y,
@@ -148,6 +150,7 @@ static void step_back(const struct flow *f, const struct emu_inst *inst,
         add(f, set, inst->guard.reg);
 }
 
+/* Registers of 32 bits that a set needs. */
 static uint16_t weigh(const struct flow *f, const uint64_t *set) {
     uint32_t total = 0;
     for (size_t w = 0; w < f->words; w++)
@@ -206,6 +209,7 @@ static void make_target(struct flow *f, int32_t target) {
         *at = ARENA_NEW_ARRAY(f->arena, uint64_t, f->words);
 }
 
+/* Sets are kept at branch targets only; between them one set walks backward. */
 static void analyse_function(struct emu_module *module,
                              struct emu_function *function) {
     struct flow f = {.module = module,

@@ -51,6 +51,7 @@ static void touch(struct emu_warp *warp, const struct emu_inst *inst,
     emu_access_shared_range(&access, 0, address, 8, 8, true);
 }
 
+/* Each active lane makes an object; initialising a live one is a fault. */
 EXEC(mbarrier_init) {
     for (uint32_t left = active; left; left &= left - 1) {
         uint32_t lane = left & -left;
@@ -79,6 +80,7 @@ EXEC(mbarrier_init) {
     return EMU_STEP_NEXT;
 }
 
+/* The memory is ordinary again. */
 EXEC(mbarrier_inval) {
     uint32_t address = barrier_address(warp, inst, active, 0, 0);
     struct mbarrier *b = emu_mbarrier_get(warp, inst, active, address);
@@ -154,6 +156,7 @@ EXEC(mbarrier_arrive) {
     return EMU_STEP_NEXT;
 }
 
+/* Bytes may arrive before they are expected: the count is signed. */
 EXEC(mbarrier_expect_tx) {
     for (uint32_t left = active; left; left &= left - 1) {
         uint32_t lane = left & -left;
@@ -264,6 +267,7 @@ static bool cluster_arrived(struct emu_warp *warp, uint32_t active) {
     return true;
 }
 
+/* The phase is remembered, for a wait that comes after it is over. */
 EXEC(cluster_arrive) {
     (void)inst;
     warp->cluster_phase = warp->cta->cluster_phase;

@@ -77,6 +77,7 @@ static void visit_function(struct parser *parser, int32_t index, int depth) {
     f->visit = 2;
 }
 
+/* Register 0 is the sink; register 1 keeps 0 free as "none" in special[]. */
 static void parse_all(struct parser *parser) {
     struct emu_module *module = parser->module;
     emu_parse_add_register(parser, "_", EMU_TYPE_b128); /* EMU_REG_SINK */

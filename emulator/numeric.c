@@ -9,6 +9,7 @@
 #include <fenv.h>
 #include <math.h>
 
+/* Ties away from zero has no host mode and is done on the bits. */
 static int host_mode(enum emu_rounding rounding) {
     switch (rounding) {
     case EMU_ROUND_RZ:

@@ -100,6 +100,7 @@ double emu_add_to_odd(double x, double y);
  * (sqrt). */
 uint32_t emu_f32_operation(char operation, float x, float y, float z,
                            enum emu_rounding rounding);
+/* The same in f64. */
 uint64_t emu_f64_operation(char operation, double x, double y, double z,
                            enum emu_rounding rounding);
 

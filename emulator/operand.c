@@ -31,6 +31,7 @@ static struct symbol *special_register(struct parser *parser,
     return NULL;
 }
 
+/* A register, a symbol with an offset, a label, or `_`. */
 static void parse_named(struct parser *parser, struct raw_operand *out) {
     const char *name = emu_parse_name(parser);
     out->name = name;
@@ -54,6 +55,7 @@ static void parse_named(struct parser *parser, struct raw_operand *out) {
     }
 }
 
+/* A sign applies to the bits of floats. */
 static void parse_number(struct parser *parser, struct raw_operand *out) {
     bool negative = emu_parse_accept(parser, '-');
     uint64_t value = parser->token.value;
@@ -112,6 +114,7 @@ static void parse_address(struct parser *parser, struct raw_operand *out,
     emu_parse_expect(parser, ']');
 }
 
+/* One operand; nesting is bounded, whatever the input. */
 static struct raw_operand parse_operand(struct parser *parser, int nesting) {
     struct raw_operand out = {0};
     if (nesting > 3)

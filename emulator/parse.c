@@ -178,6 +178,7 @@ static void parse_pragma(struct parser *parser) {
     emu_parse_expect(parser, ';');
 }
 
+/* The label is the next instruction. */
 static void define_label(struct parser *parser, const char *name) {
     int32_t label = emu_parse_label(parser, name);
     if (parser->labels.data[label] >= 0)
@@ -197,6 +198,7 @@ static void parse_directive(struct parser *parser) {
                        emu_parse_name(parser));
 }
 
+/* A block, a directive, a label or an instruction. */
 static void parse_statement(struct parser *parser) {
     parser->inst_text = parser->token.text;
     parser->inst_line = parser->token.line;
@@ -251,6 +253,7 @@ static void resolve_labels(struct parser *parser,
     parser->inst_text = NULL;
 }
 
+/* The added last instruction is the one exit of the function. */
 static void parse_body(struct parser *parser) {
     struct emu_module *module = parser->module;
     current_function(parser)->first = (int32_t)module->insts.count;
@@ -422,6 +425,7 @@ static void parse_section(struct parser *parser) {
     }
 }
 
+/* Several targets: the highest one sets the rates of the timeline. */
 static void parse_target(struct parser *parser) {
     do {
         const char *word = emu_parse_name(parser);

@@ -124,9 +124,13 @@ void emu_parse_advance(struct parser *parser);
 /* Whether the token is this punctuation or word; emu_parse_accept also skips
  * it. */
 bool emu_parse_is(const struct parser *parser, char punct);
+/* The same for a word. */
 bool emu_parse_is_word(const struct parser *parser, const char *word);
+/* Skips the token when it is this punctuation. */
 bool emu_parse_accept(struct parser *parser, char punct);
+/* Skips the token when it is this word. */
 bool emu_parse_accept_word(struct parser *parser, const char *word);
+/* Skips this punctuation, fails on anything else. */
 void emu_parse_expect(struct parser *parser, char punct);
 
 /* A copy of the word at the token, which is skipped; fails on anything else. */
@@ -137,8 +141,11 @@ int64_t emu_parse_integer(struct parser *parser, int64_t low, int64_t high);
 
 /* Scopes and names.  emu_parse_declare fails when the scope has the name. */
 void emu_parse_scope_open(struct parser *parser);
+/* Forgets the names of the innermost scope. */
 void emu_parse_scope_close(struct parser *parser);
+/* The innermost symbol of that name, or NULL. */
 struct symbol *emu_parse_lookup(const struct parser *parser, const char *name);
+/* A new symbol in the innermost scope; fails when the scope has the name. */
 struct symbol *emu_parse_declare(struct parser *parser, const char *name,
                                  enum symbol_kind kind);
 
@@ -157,6 +164,7 @@ int32_t emu_parse_constant(struct parser *parser, uint64_t value,
  * place is known at the end only; emu_parse_patch_shared then fills them in. */
 int32_t emu_parse_shared_constant(struct parser *parser, uint64_t addend,
                                   uint8_t width);
+/* Fills in the constants above. */
 void emu_parse_patch_shared(struct parser *parser, uint32_t dynamic_base);
 
 /* The type named by ".f32" and so on, EMU_TYPE_NONE for other words. */

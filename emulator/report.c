@@ -83,6 +83,7 @@ void emu_report_cta(struct emu_cta *cta, const struct emu_inst *inst,
 /* ---- deadlock
  * -------------------------------------------------------------------- */
 
+/* What a split waits for, with what is missing. */
 static void describe_wait(struct emu_cta *cta, struct strbuf *out,
                           const struct split *s) {
     if (s->wait == WAIT_BARRIER) {
@@ -108,6 +109,7 @@ static void describe_wait(struct emu_cta *cta, struct strbuf *out,
     }
 }
 
+/* One line for each group of lanes. */
 static void describe_warp(struct emu_cta *cta, struct strbuf *out,
                           const struct emu_warp *warp) {
     const struct emu_module *module = cta->grid->module;

@@ -36,6 +36,7 @@ void emu_cta_wake(struct emu_cta *cta, enum wait_kind kind, uint32_t object) {
 /* ---- divergence
  * -------------------------------------------------------------- */
 
+/* Takes a free place; the number of places bounds the depth of divergence. */
 static int32_t new_split(struct emu_warp *warp, uint32_t mask, int32_t pc,
                          int32_t reconverge, int32_t parent) {
     int32_t i = 0;
@@ -149,6 +150,7 @@ static bool pick_split(struct emu_warp *warp) {
     return pick >= 0;
 }
 
+/* Initialised, not in flight, within the budget: before every instruction. */
 static void check_registers(struct emu_warp *warp, const struct emu_inst *inst,
                             uint32_t active) {
     const struct emu_module *module = warp->cta->grid->module;
@@ -173,6 +175,7 @@ static void check_registers(struct emu_warp *warp, const struct emu_inst *inst,
                        inst->live, warp->reg_budget);
 }
 
+/* The lanes whose guard is true; an unwritten guard is a fault too. */
 static uint32_t guarded(struct emu_warp *warp, const struct emu_inst *inst,
                         uint32_t lanes) {
     uint32_t mask;
@@ -231,6 +234,7 @@ static void run_warp(struct emu_warp *warp, uint64_t turn) {
 /* ---- the CTA
  * -------------------------------------------------------------------- */
 
+/* A random warp that can run; under the timeline the one with the earliest clock. */
 static struct emu_warp *pick_warp(struct emu_cta *cta) {
     struct emu_warp *pick = NULL;
     uint64_t count = 0;

@@ -37,6 +37,7 @@ static const char *agent_name(struct emu_cta *cta, int agent, uint32_t clock) {
     return arena_printf(cta->arena, "warp %d%s", agent, in_flight);
 }
 
+/* In flight: nobody waited.  Otherwise nothing orders the two accesses. */
 static void report_conflict(struct access *a, int lane, uint32_t word,
                             bool write, const char *what, int agent,
                             uint32_t clock) {
@@ -72,6 +73,7 @@ static void check_last_write(struct access *a, int lane, uint32_t word,
                        agent);
 }
 
+/* Notes the read also where it was a fault: a write may conflict with it. */
 static void read_word(struct access *a, int lane, uint32_t word,
                       uint32_t nibble) {
     struct emu_cta *cta = a->warp->cta;
@@ -93,6 +95,7 @@ static void read_word(struct access *a, int lane, uint32_t word,
     s->read_clock[(size_t)a->warp->index * cta->shared_words + word] = a->stamp;
 }
 
+/* A write must come after all reads since the last write. */
 static void check_readers(struct access *a, int lane, uint32_t word) {
     struct emu_cta *cta = a->warp->cta;
     struct shared_shadow *s = &cta->shadow;
@@ -105,6 +108,7 @@ static void check_readers(struct access *a, int lane, uint32_t word) {
     }
 }
 
+/* An ordered write stands for all accesses in front of it. */
 static void write_word(struct access *a, int lane, uint32_t word,
                        uint32_t nibble) {
     struct shared_shadow *s = &a->warp->cta->shadow;

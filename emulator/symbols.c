@@ -77,6 +77,7 @@ int32_t emu_parse_add_register(struct parser *parser, const char *name,
     return (int32_t)module->registers.count - 1;
 }
 
+/* All lanes get the value, in the width of the register that it stands for. */
 static void write_constant(struct emu_module *module, size_t offset,
                            uint64_t value, uint8_t width) {
     uint8_t *at = module->constants + offset;
@@ -92,6 +93,7 @@ static void write_constant(struct emu_module *module, size_t offset,
     }
 }
 
+/* Constants move when the pool grows: only offsets are kept. */
 static int32_t add_constant(struct parser *parser, uint64_t value,
                             uint8_t width) {
     struct emu_module *module = parser->module;

@@ -27,6 +27,7 @@ static bool refuse(struct emu_error *error, const char *format, ...) {
     return false;
 }
 
+/* The limits of cuTensorMapEncodeTiled for one axis. */
 static bool check_axis(const struct tensor_map *map, uint32_t axis,
                        const uint32_t *box, const uint32_t *element_strides,
                        struct emu_error *error) {

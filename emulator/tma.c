@@ -18,6 +18,7 @@ struct box {
     uint32_t rows; /* product of the outer box extents */
 };
 
+/* The geometry of one copy. */
 static struct box box_of(const uint8_t map[128], const int32_t coordinates[5]) {
     struct box box = {.rows = 1};
     memcpy(&box.map, map, sizeof box.map);
@@ -166,6 +167,7 @@ static void read_coordinates(struct emu_warp *warp, const struct emu_inst *inst,
                      : 0;
 }
 
+/* A shared address, given as 32 bits or as a generic address. */
 static uint32_t shared_operand(struct emu_warp *warp,
                                const struct emu_inst *inst, int lane,
                                int operand, int disp) {
@@ -180,6 +182,7 @@ static uint32_t shared_operand(struct emu_warp *warp,
 /* ---- loads
  * -------------------------------------------------------------------------- */
 
+/* The bytes are there: readable by whoever sees the mbarrier complete. */
 static void land(struct emu_cta *cta, struct pending_copy *copy) {
     struct mbarrier *barrier = emu_mbarrier_find(cta, copy->mbarrier);
     uint32_t clock = ++cta->async_clock;
@@ -192,6 +195,7 @@ static void land(struct emu_cta *cta, struct pending_copy *copy) {
     emu_mbarrier_complete_tx(cta, barrier, copy->bytes, clock);
 }
 
+/* Row by row, so that a row outside costs nothing. */
 static void complete_tensor(struct emu_cta *cta, struct pending_copy *copy) {
     struct box box = box_of(copy->map, copy->coordinates);
     struct access access =
@@ -290,6 +294,7 @@ EXEC(bulk_load) {
  * ---------------------------------------------------------------------------
  */
 
+/* The source counts as being read until the group is waited for. */
 static void begin_store(struct emu_warp *warp, int lane, struct bulk_op *op,
                         uint32_t align) {
     struct access access = emu_access_plain(warp, op->inst);
@@ -341,6 +346,7 @@ EXEC(bulk_store) {
     return EMU_STEP_NEXT;
 }
 
+/* Reads the source at the last moment allowed. */
 static void complete_store(struct emu_warp *warp, struct bulk_op *op) {
     struct access access = emu_access_plain(warp, op->inst);
     if (op->inst->exec == exec_tma_store) {

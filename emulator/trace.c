@@ -66,6 +66,7 @@ static int unit_track(int quarter, enum emu_unit unit) {
     return TRACK_UNITS + (int)unit * QUARTERS + quarter;
 }
 
+/* Tracks are named first; units in the order in which they are shown. */
 struct trace *emu_trace_create(struct emu_cta *cta) {
     struct trace *trace = calloc(1, sizeof *trace);
     char name[64];
@@ -92,6 +93,7 @@ struct trace *emu_trace_create(struct emu_cta *cta) {
     return trace;
 }
 
+/* One complete event; a cycle is a microsecond of the display. */
 static void write_event(struct trace *trace, int track, const char *name,
                         int warp, const char *origin, uint64_t start,
                         uint64_t end) {

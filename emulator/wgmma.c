@@ -37,6 +37,7 @@ struct operand {
     bool mn_major;
 };
 
+/* Fields of a matrix descriptor; addresses are in units of 16 bytes. */
 static struct operand decode(uint64_t descriptor, bool mn_major) {
     static const enum emu_tensor_swizzle swizzles[4] = {
         EMU_SWIZZLE_NONE, EMU_SWIZZLE_128B, EMU_SWIZZLE_64B, EMU_SWIZZLE_32B};
@@ -84,6 +85,7 @@ static void check_operand(struct emu_warp *warp, const struct emu_inst *inst,
     warp->cta->counters.shared_read_bytes += (uint64_t)rows * chunks * 16;
 }
 
+/* The reads end: from here on the memory may be overwritten. */
 static void release_operand(struct emu_warp *warp, const struct operand *o,
                             uint32_t first, uint32_t count) {
     uint32_t rows = o->mn_major ? K_SIZE : count,
@@ -135,6 +137,7 @@ static struct operand operand_b(const struct wgmma_op *op) {
     return decode(op->b, op->inst->imm[from_registers(op->inst) ? 2 : 3] != 0);
 }
 
+/* Warp i of a warpgroup has rows 16i to 16i+15 of A and D. */
 static uint32_t first_row(const struct emu_warp *warp) {
     return (uint32_t)warp->index % 4 * 16;
 }
@@ -148,6 +151,7 @@ struct product {
     float d[16][MAX_N];
 };
 
+/* The fragment of registers is that of mma.m16n8k16. */
 static void load_a(struct emu_warp *warp, const struct wgmma_op *op,
                    bool is_bf16, struct product *p) {
     if (!from_registers(op->inst)) {
@@ -166,6 +170,7 @@ static void load_a(struct emu_warp *warp, const struct wgmma_op *op,
         }
 }
 
+/* D += scale A B, one rank at a time. */
 EMU_VECTOR static void multiply(struct product *p, int n_size, float scale) {
     for (int m = 0; m < 16; m++)
         for (int k = 0; k < K_SIZE; k++) {
@@ -178,6 +183,7 @@ EMU_VECTOR static void multiply(struct product *p, int n_size, float scale) {
         }
 }
 
+/* Zero, or the accumulators where scale-d says so. */
 static void load_d(struct emu_warp *warp, const struct wgmma_op *op,
                    struct product *p) {
     const struct emu_inst *inst = op->inst;
@@ -218,6 +224,7 @@ static void store_d(struct emu_warp *warp, const struct wgmma_op *op,
         }
 }
 
+/* The whole operation, at the moment it is waited for. */
 static void complete(struct emu_warp *warp, const struct wgmma_op *op) {
     struct product p;
     const struct emu_inst *inst = op->inst;
@@ -238,6 +245,7 @@ static void complete(struct emu_warp *warp, const struct wgmma_op *op) {
 /* ---- registers in flight
  * ------------------------------------------------------------------ */
 
+/* Flags of the registers that the operation uses, set or cleared. */
 static void mark_registers(struct emu_warp *warp, const struct emu_inst *inst,
                            bool in_flight) {
     for (int i = 0; i < inst->dst_count; i++) {
@@ -314,6 +322,7 @@ static void check_fenced(struct emu_warp *warp, const struct emu_inst *inst) {
  * -----------------------------------------------------------------------------
  */
 
+/* Only when they are added to: scale-d false overwrites them. */
 static void check_accumulators(struct emu_warp *warp,
                                const struct emu_inst *inst) {
     const struct emu_module *module = warp->cta->grid->module;
@@ -330,6 +339,7 @@ static void check_accumulators(struct emu_warp *warp,
     }
 }
 
+/* Checks everything at issue, computes nothing. */
 static enum emu_step issue(struct emu_warp *warp, const struct emu_inst *inst,
                            uint32_t active) {
     struct emu_cta *cta = warp->cta;
@@ -370,6 +380,7 @@ EXEC(wgmma_rs) {
     return issue(warp, inst, active);
 }
 
+/* What was written so far may be used by a wgmma. */
 EXEC(wgmma_fence) {
     const struct emu_module *module = warp->cta->grid->module;
     (void)inst;
