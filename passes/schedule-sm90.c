@@ -1,13 +1,15 @@
 /* The planner for warp roles: see schedule-sm90.h.
  *
- * FlashAttention-3's shape: a producer warpgroup and up to four consumer warpgroups of 64
- * query rows, one CTA a multiprocessor.  setmaxnreg moves registers from the producer to
- * the consumers; a consumer whose products overlap holds at once
+ * FlashAttention-3's shape: a producer warpgroup and up to four consumer
+ * warpgroups of 64 query rows, one CTA a multiprocessor.  setmaxnreg moves
+ * registers from the producer to the consumers; a consumer whose products
+ * overlap holds at once
  *
- *     accumulator Dv/2 + scores N/2 + P of the block before N/4 + about 30 others
+ *     accumulator Dv/2 + scores N/2 + P of the block before N/4 + about 30
+ * others
  *
- * and ptxas serialises wgmma when that does not fit.  The preferred tiles were chosen by
- * measurement on an H200 (docs/ptx.md).
+ * and ptxas serialises wgmma when that does not fit.  The preferred tiles were
+ * chosen by measurement on an H200 (docs/ptx.md).
  *
  * Not here: tiles by sequence length (kernels serve every length). */
 #include "passes/schedule-sm90.h"
@@ -17,7 +19,8 @@ enum {
     MAX_CONSUMERS = 4,
     MAX_STAGES = 8,
     OTHER_REGISTERS = 30,
-    SCORE_REGISTERS = 24, /* of a score function: positions, factors, values under way */
+    SCORE_REGISTERS =
+        24, /* of a score function: positions, factors, values under way */
     BARRIER_BYTES = 1024, /* mbarriers, block entries, tile numbers */
 };
 
@@ -32,16 +35,14 @@ bool schedule_has_roles(const struct schedule_problem *problem,
            problem->head_dim_qk % 16 == 0 && problem->head_dim_v % 16 == 0;
 }
 
-/* By consumers: what the threads of a CTA start with (64 Ki registers, in eights), minus
- * what the producer gives back. */
+/* By consumers: what the threads of a CTA start with (64 Ki registers, in
+ * eights), minus what the producer gives back. */
 static const struct {
     int consumer, producer, searching_consumer, searching_producer;
 } registers_of[MAX_CONSUMERS + 1] = {
-    {0, 0, 0, 0},
-    {240, 24, 224, 56}, /* of 256 threads; the same split serves */
-    {240, 24, 224, 56},
-    {160, 32, 152, 56},
-    {112, 32, 112, 32},
+    {0, 0, 0, 0},       {240, 24, 224, 56}, /* of 256 threads; the same split
+                                               serves */
+    {240, 24, 224, 56}, {160, 32, 152, 56}, {112, 32, 112, 32},
 };
 
 int schedule_consumer_registers(int consumers, bool searches) {
@@ -56,29 +57,35 @@ int schedule_producer_registers(int consumers, bool searches) {
 
 /* ---- The account --------------------------------------------------------- */
 
-static void account(const struct schedule_problem *problem, struct schedule_plan *plan) {
+static void account(const struct schedule_problem *problem,
+                    struct schedule_plan *plan) {
     plan->warps = 4 * (plan->consumers + 1);
     plan->q_registers = false;
     plan->registers_acc = problem->head_dim_v / 2;
     plan->registers_s = plan->tile_n / 2 + plan->tile_n / 4;
     plan->registers_q = 0;
-    plan->registers_other = OTHER_REGISTERS + (problem->has_score ? SCORE_REGISTERS : 0) +
+    plan->registers_other = OTHER_REGISTERS +
+                            (problem->has_score ? SCORE_REGISTERS : 0) +
                             (problem->element_reads ? SCORE_REGISTERS : 0);
-    plan->registers = plan->registers_acc + plan->registers_s + plan->registers_other;
+    plan->registers =
+        plan->registers_acc + plan->registers_s + plan->registers_other;
     plan->shared_q = plan->tile_m * problem->head_dim_qk * 2;
     plan->shared_k = plan->tile_n * problem->head_dim_qk * 2;
     plan->shared_v = plan->tile_n * problem->head_dim_v * 2;
     plan->shared_list = BARRIER_BYTES;
-    plan->shared_bytes = plan->shared_q + plan->stages * (plan->shared_k + plan->shared_v) +
+    plan->shared_bytes = plan->shared_q +
+                         plan->stages * (plan->shared_k + plan->shared_v) +
                          plan->shared_list;
     plan->ctas_per_sm = 1;
 }
 
 static bool registers_fit(const struct schedule_plan *plan) {
-    return plan->registers <= schedule_consumer_registers(plan->consumers, false);
+    return plan->registers <=
+           schedule_consumer_registers(plan->consumers, false);
 }
 
-static bool fits(const struct target_limits *target, const struct schedule_plan *plan) {
+static bool fits(const struct target_limits *target,
+                 const struct schedule_plan *plan) {
     return registers_fit(plan) && plan->shared_bytes <= target->shared_per_cta;
 }
 
@@ -86,18 +93,22 @@ static bool fits(const struct target_limits *target, const struct schedule_plan 
 
 /* Consumers and key tile; `wish` has what is pinned, 0 where nothing is. */
 static void choose_tile(const struct schedule_problem *problem,
-                        const struct target_limits *target, const struct schedule_plan *wish,
+                        const struct target_limits *target,
+                        const struct schedule_plan *wish,
                         struct schedule_plan *plan) {
     int dim = problem->head_dim_qk > problem->head_dim_v ? problem->head_dim_qk
                                                          : problem->head_dim_v;
     bool plain = !problem->has_score && !problem->element_reads;
-    int consumers = dim <= 64 && plain ? 4 : dim <= 128 && plain && !problem->has_mask ? 3 : 2;
+    int consumers = dim <= 64 && plain                          ? 4
+                    : dim <= 128 && plain && !problem->has_mask ? 3
+                                                                : 2;
     int widest = consumers == 4 ? 64 : consumers == 3 ? 80 : 128;
     plan->consumers = wish->consumers ? wish->consumers : consumers;
     plan->tile_m = ROWS * plan->consumers;
     plan->tile_n = wish->tile_n ? wish->tile_n : widest;
     plan->stages = wish->stages ? wish->stages : 2;
-    for (account(problem, plan); !wish->tile_n && plan->tile_n > 16 && !fits(target, plan);) {
+    for (account(problem, plan);
+         !wish->tile_n && plan->tile_n > 16 && !fits(target, plan);) {
         plan->tile_n -= 16;
         account(problem, plan);
     }
@@ -105,7 +116,8 @@ static void choose_tile(const struct schedule_problem *problem,
 
 /* Short blocks need more of them under way. */
 static void choose_stages(const struct schedule_problem *problem,
-                          const struct target_limits *target, struct schedule_plan *plan) {
+                          const struct target_limits *target,
+                          struct schedule_plan *plan) {
     int wanted = plan->consumers == 4 ? 4 : 2;
     for (plan->stages = wanted; plan->stages > 1; plan->stages--) {
         account(problem, plan);
@@ -117,37 +129,49 @@ static void choose_stages(const struct schedule_problem *problem,
 
 /* ---- Pinned keys --------------------------------------------------------- */
 
-static bool refuse_shape(const struct target_limits *target, const struct schedule *pinned,
-                         const struct schedule_plan *plan, struct diag_sink *diags) {
+static bool refuse_shape(const struct target_limits *target,
+                         const struct schedule *pinned,
+                         const struct schedule_plan *plan,
+                         struct diag_sink *diags) {
     size_t before = diag_error_count(diags);
     if (plan->consumers > MAX_CONSUMERS)
         diag_error(diags, pinned->where[SCHEDULE_CONSUMERS],
-                   "%d consumers: %s runs 1 to %d consumer warpgroups beside the producer",
+                   "%d consumers: %s runs 1 to %d consumer warpgroups beside "
+                   "the producer",
                    plan->consumers, target->name, MAX_CONSUMERS);
-    if (pinned->given[SCHEDULE_TILE] && pinned->tile_m != ROWS * plan->consumers)
+    if (pinned->given[SCHEDULE_TILE] &&
+        pinned->tile_m != ROWS * plan->consumers)
         diag_error(diags, pinned->where[SCHEDULE_TILE],
-                   "query tile %d: %s needs %d rows for each of %d consumers (%d in all)",
-                   pinned->tile_m, target->name, ROWS, plan->consumers, ROWS * plan->consumers);
+                   "query tile %d: %s needs %d rows for each of %d consumers "
+                   "(%d in all)",
+                   pinned->tile_m, target->name, ROWS, plan->consumers,
+                   ROWS * plan->consumers);
     if (plan->tile_n % 16 != 0 || plan->tile_n < 16 || plan->tile_n > 256)
         diag_error(diags, pinned->where[SCHEDULE_TILE],
-                   "key tile %d: %s needs a multiple of 16 (depth of wgmma) from 16 to 256",
+                   "key tile %d: %s needs a multiple of 16 (depth of wgmma) "
+                   "from 16 to 256",
                    plan->tile_n, target->name);
     if (plan->stages < 1 || plan->stages > MAX_STAGES)
-        diag_error(diags, pinned->where[SCHEDULE_STAGES], "stages %d: must be from 1 to %d",
-                   plan->stages, MAX_STAGES);
-    if (pinned->given[SCHEDULE_EXP_POLY] && pinned->exp_poly > 0 && !target->has_exp_poly)
+        diag_error(diags, pinned->where[SCHEDULE_STAGES],
+                   "stages %d: must be from 1 to %d", plan->stages, MAX_STAGES);
+    if (pinned->given[SCHEDULE_EXP_POLY] && pinned->exp_poly > 0 &&
+        !target->has_exp_poly)
         diag_error(diags, pinned->where[SCHEDULE_EXP_POLY],
-                   "%s computes every exp2 on the MUFU: exp_poly must be 0%%, found %g%%",
+                   "%s computes every exp2 on the MUFU: exp_poly must be 0%%, "
+                   "found %g%%",
                    target->name, (double)pinned->exp_poly * 100);
     if (pinned->given[SCHEDULE_OVERLAP] && pinned->overlap == OVERLAP_NONE)
         diag_error(diags, pinned->where[SCHEDULE_OVERLAP],
-                   "%s always issues the next product before the softmax: use `intra` or "
-                   "`pingpong`", target->name);
+                   "%s always issues the next product before the softmax: use "
+                   "`intra` or "
+                   "`pingpong`",
+                   target->name);
     return diag_error_count(diags) == before;
 }
 
 static bool refuse_threshold(const struct schedule_problem *problem,
-                             const struct schedule *pinned, const struct schedule_plan *plan,
+                             const struct schedule *pinned,
+                             const struct schedule_plan *plan,
                              struct diag_sink *diags) {
     bool f16 = problem->dtype == SCALAR_F16;
     float most = f16 ? largest_threshold_f16 : largest_threshold_bf16;
@@ -162,38 +186,47 @@ static bool refuse_threshold(const struct schedule_problem *problem,
 
 /* The nearest smaller tile that fits, with fewer stages if need be. */
 static void note_nearest(const struct schedule_problem *problem,
-                         const struct target_limits *target, const struct schedule_plan *wish,
+                         const struct target_limits *target,
+                         const struct schedule_plan *wish,
                          struct source_range where, struct diag_sink *diags) {
     struct schedule_plan near = *wish;
-    for (near.tile_n = wish->tile_n / 16 * 16; near.tile_n >= 16; near.tile_n -= 16)
+    for (near.tile_n = wish->tile_n / 16 * 16; near.tile_n >= 16;
+         near.tile_n -= 16)
         for (near.stages = wish->stages; near.stages >= 1; near.stages--) {
             account(problem, &near);
             if (!fits(target, &near))
                 continue;
-            diag_note(diags, where, "the nearest schedule that fits: tile %d, %d; stages %d",
+            diag_note(diags, where,
+                      "the nearest schedule that fits: tile %d, %d; stages %d",
                       near.tile_m, near.tile_n, near.stages);
             return;
         }
 }
 
 static bool refuse_misfit(const struct schedule_problem *problem,
-                          const struct target_limits *target, const struct schedule_plan *plan,
+                          const struct target_limits *target,
+                          const struct schedule_plan *plan,
                           struct source_range where, struct diag_sink *diags) {
     if (!registers_fit(plan))
-        diag_error(diags, where,
-                   "tile %d, %d needs about %d registers a consumer thread (accumulator %d + "
-                   "scores and P %d + other %d), with %d consumers there are %d",
-                   plan->tile_m, plan->tile_n, plan->registers, plan->registers_acc,
-                   plan->registers_s, plan->registers_other, plan->consumers,
-                   schedule_consumer_registers(plan->consumers, false));
+        diag_error(
+            diags, where,
+            "tile %d, %d needs about %d registers a consumer thread "
+            "(accumulator %d + "
+            "scores and P %d + other %d), with %d consumers there are %d",
+            plan->tile_m, plan->tile_n, plan->registers, plan->registers_acc,
+            plan->registers_s, plan->registers_other, plan->consumers,
+            schedule_consumer_registers(plan->consumers, false));
     else if (plan->shared_bytes > target->shared_per_cta)
         diag_error(diags, where,
-                   "tile %d, %d with %d stage%s needs %.1f KiB of shared memory (Q %.1f + %d x "
+                   "tile %d, %d with %d stage%s needs %.1f KiB of shared "
+                   "memory (Q %.1f + %d x "
                    "(K %.1f + V %.1f) + barriers %.1f), %s has %.1f",
-                   plan->tile_m, plan->tile_n, plan->stages, plan->stages == 1 ? "" : "s",
-                   plan->shared_bytes / 1024.0, plan->shared_q / 1024.0, plan->stages,
-                   plan->shared_k / 1024.0, plan->shared_v / 1024.0, plan->shared_list / 1024.0,
-                   target->name, target->shared_per_cta / 1024.0);
+                   plan->tile_m, plan->tile_n, plan->stages,
+                   plan->stages == 1 ? "" : "s", plan->shared_bytes / 1024.0,
+                   plan->shared_q / 1024.0, plan->stages,
+                   plan->shared_k / 1024.0, plan->shared_v / 1024.0,
+                   plan->shared_list / 1024.0, target->name,
+                   target->shared_per_cta / 1024.0);
     else
         return true;
     note_nearest(problem, target, plan, where, diags);
@@ -203,14 +236,16 @@ static bool refuse_misfit(const struct schedule_problem *problem,
 static struct source_range blame(const struct schedule *pinned) {
     if (!pinned)
         return SOURCE_NOWHERE;
-    static const enum schedule_key keys[] = {SCHEDULE_TILE, SCHEDULE_STAGES, SCHEDULE_CONSUMERS};
+    static const enum schedule_key keys[] = {SCHEDULE_TILE, SCHEDULE_STAGES,
+                                             SCHEDULE_CONSUMERS};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
         if (pinned->given[keys[i]])
             return pinned->where[keys[i]];
     return pinned->block;
 }
 
-/* What is pinned of the shape; a query tile alone says how many consumers it is for. */
+/* What is pinned of the shape; a query tile alone says how many consumers it is
+ * for. */
 static struct schedule_plan wish_of(const struct schedule *pinned) {
     struct schedule_plan wish = {.consumers = 0};
     if (!pinned)
@@ -226,10 +261,13 @@ static struct schedule_plan wish_of(const struct schedule *pinned) {
 }
 
 bool schedule_resolve_roles(const struct schedule_problem *problem,
-                            const struct target_limits *target, const struct schedule *pinned,
-                            struct diag_sink *diags, struct schedule_plan *out_plan) {
+                            const struct target_limits *target,
+                            const struct schedule *pinned,
+                            struct diag_sink *diags,
+                            struct schedule_plan *out_plan) {
     struct schedule_plan wish = wish_of(pinned);
-    struct schedule_plan plan = {.target = target->name, .longest_first = true,
+    struct schedule_plan plan = {.target = target->name,
+                                 .longest_first = true,
                                  .rescale_threshold = default_threshold};
     choose_tile(problem, target, &wish, &plan);
     if (!wish.stages)
@@ -237,8 +275,10 @@ bool schedule_resolve_roles(const struct schedule_problem *problem,
     plan.pingpong = plan.consumers == 2 || plan.consumers == 3;
     if (pinned) {
         if (pinned->given[SCHEDULE_OVERLAP])
-            plan.pingpong = pinned->overlap == OVERLAP_PINGPONG && plan.consumers > 1;
-        plan.longest_first = !pinned->given[SCHEDULE_ORDER] || pinned->order != ORDER_LINEAR;
+            plan.pingpong =
+                pinned->overlap == OVERLAP_PINGPONG && plan.consumers > 1;
+        plan.longest_first =
+            !pinned->given[SCHEDULE_ORDER] || pinned->order != ORDER_LINEAR;
         if (pinned->given[SCHEDULE_RESCALE_THRESHOLD])
             plan.rescale_threshold = pinned->rescale_threshold;
         if (!refuse_shape(target, pinned, &plan, diags) ||

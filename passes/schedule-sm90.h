@@ -5,19 +5,23 @@
 #include "passes/schedule.h"
 #include "passes/target_limits.h"
 
-/* True for head dimensions that TMA copies as whole swizzled panels (multiples of 16) and
- * code without calls, at which ptxas serialises wgmma.  Others run the schedule of sm_80. */
+/* True for head dimensions that TMA copies as whole swizzled panels (multiples
+ * of 16) and code without calls, at which ptxas serialises wgmma.  Others run
+ * the schedule of sm_80. */
 bool schedule_has_roles(const struct schedule_problem *problem,
                         const struct target_limits *target);
 
-/* Like schedule_resolve, for a producer warp and consumer warpgroups of 64 query rows.
- * `pinned` may be NULL. */
+/* Like schedule_resolve, for a producer warp and consumer warpgroups of 64
+ * query rows. `pinned` may be NULL. */
 bool schedule_resolve_roles(const struct schedule_problem *problem,
-                            const struct target_limits *target, const struct schedule *pinned,
-                            struct diag_sink *diags, struct schedule_plan *out_plan);
+                            const struct target_limits *target,
+                            const struct schedule *pinned,
+                            struct diag_sink *diags,
+                            struct schedule_plan *out_plan);
 
-/* setmaxnreg of a consumer and of the producer for that many consumers.  `searches`: the
- * producer classifies blocks, which takes more registers than copying. */
+/* setmaxnreg of a consumer and of the producer for that many consumers.
+ * `searches`: the producer classifies blocks, which takes more registers than
+ * copying. */
 int schedule_consumer_registers(int consumers, bool searches);
 int schedule_producer_registers(int consumers, bool searches);
 

@@ -1,17 +1,20 @@
-/* The key loop of sparse masks where a warp of its own finds the blocks (sm_90a).
+/* The key loop of sparse masks where a warp of its own finds the blocks
+ * (sm_90a).
  *
- * A while loop whose first part is the search for the next block that is kept, from the
- * last one down, 32 blocks at a time:
+ * A while loop whose first part is the search for the next block that is kept,
+ * from the last one down, 32 blocks at a time:
  *
  *     lane l         class of block base - l
- *     run, whole     ballots: blocks of this chunk that are still to come; whole ones
- *     base           last block of the next chunk
+ *     run, whole     ballots: blocks of this chunk that are still to come;
+ * whole ones base           last block of the next chunk
  *
  *     while (run == 0 && base >= first_block) { classify; base -= 32 }
- *     lane = cttz(run); entry = (base + 32 - lane)·2 + whole[lane]; run &= run - 1
+ *     lane = cttz(run); entry = (base + 32 - lane)·2 + whole[lane]; run &= run
+ * - 1
  *
- * `pipeline` gives the search to the producer warp and hands `entry` to the consumers
- * beside the K block.  The classes are those of the whole CTA's query rows.
+ * `pipeline` gives the search to the producer warp and hands `entry` to the
+ * consumers beside the K block.  The classes are those of the whole CTA's query
+ * rows.
  *
  * Not here: kernels without roles (tile-list.c). */
 #include "passes/tile.h"
@@ -26,9 +29,11 @@ static void classify_chunk(struct tile_kernel *kernel, MlirValue base,
     MlirValue width = tile_const(kernel, kernel->plan.tile_n);
     MlirValue wish = ir_subi(b, base, ir_lane_id(b));
     MlirValue inside = ir_cmpi(b, IR_SGE, wish, kernel->first_block);
-    MlirValue k_first = ir_muli(b, ir_maxsi(b, wish, kernel->first_block), width);
+    MlirValue k_first =
+        ir_muli(b, ir_maxsi(b, wish, kernel->first_block), width);
     MlirValue block_class = tile_classify(kernel, k_first);
-    MlirValue full = ir_cmpi(b, IR_SLE, ir_addi(b, k_first, width), kernel->kv_len);
+    MlirValue full =
+        ir_cmpi(b, IR_SLE, ir_addi(b, k_first, width), kernel->kv_len);
     MlirValue all = ir_cmpi(b, IR_EQ, block_class, tile_const(kernel, 2));
     MlirValue some = ir_cmpi(b, IR_NE, block_class, tile_const(kernel, 0));
     out[RUN] = ir_ballot(b, ir_andi(b, inside, some));
@@ -53,11 +58,13 @@ static void search(struct tile_kernel *kernel, MlirValue state[SEARCH_COUNT]) {
 }
 
 /* The next block of the chunk; takes it out of `run`. */
-static MlirValue take_entry(struct tile_kernel *kernel, MlirValue state[SEARCH_COUNT]) {
+static MlirValue take_entry(struct tile_kernel *kernel,
+                            MlirValue state[SEARCH_COUNT]) {
     struct ir_builder *b = &kernel->b;
     MlirValue one = tile_const(kernel, 1), run = state[RUN];
     MlirValue lane = ir_cttz(b, run);
-    MlirValue block = ir_subi(b, ir_addi(b, state[BASE], tile_const(kernel, LANES)), lane);
+    MlirValue block =
+        ir_subi(b, ir_addi(b, state[BASE], tile_const(kernel, LANES)), lane);
     MlirValue whole = ir_andi(b, ir_shrui(b, state[WHOLE], lane), one);
     MlirValue entry = ir_ori(b, ir_shli(b, block, one), whole);
     ir_set_attr(ir_def(entry), "attn.entry", ir_attr_unit(b->context));
@@ -65,13 +72,16 @@ static MlirValue take_entry(struct tile_kernel *kernel, MlirValue state[SEARCH_C
     return entry;
 }
 
-void tile_loop_search(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
+void tile_loop_search(struct tile_kernel *kernel,
+                      MlirValue state[STATE_COUNT]) {
     enum { COUNT = SEARCH_COUNT + STATE_COUNT };
     struct ir_builder *b = &kernel->b;
-    MlirValue zero = tile_const(kernel, 0), one = tile_const(kernel, 1), values[COUNT];
+    MlirValue zero = tile_const(kernel, 0), one = tile_const(kernel, 1),
+              values[COUNT];
     MlirValue none = ir_cmpi(b, IR_EQ, kernel->block_count, zero);
     values[RUN] = values[WHOLE] = zero;
-    values[BASE] = ir_select(b, none, ir_subi(b, kernel->first_block, one), kernel->last_block);
+    values[BASE] = ir_select(b, none, ir_subi(b, kernel->first_block, one),
+                             kernel->last_block);
     for (size_t i = 0; i < STATE_COUNT; i++)
         values[SEARCH_COUNT + i] = state[i];
     struct ir_while loop = ir_while_begin(b, values, COUNT);
@@ -83,8 +93,8 @@ void tile_loop_search(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) 
     for (size_t i = 0; i < COUNT; i++)
         values[i] = ir_while_arg(&loop, 1, i);
     MlirValue entry = take_entry(kernel, values);
-    MlirValue k_first =
-        ir_muli(b, ir_shrui(b, entry, one), tile_const(kernel, kernel->plan.tile_n));
+    MlirValue k_first = ir_muli(b, ir_shrui(b, entry, one),
+                                tile_const(kernel, kernel->plan.tile_n));
     MlirValue partial = ir_cmpi(b, IR_EQ, ir_andi(b, entry, one), zero);
     tile_key_block(kernel, k_first, partial, values + SEARCH_COUNT);
     ir_while_end(b, &loop, values, COUNT);

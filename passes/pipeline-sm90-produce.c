@@ -1,0 +1,248 @@
+/* pipeline, sm_90a: the producer, one warp that walks the tiles and their key
+ * blocks and copies K, Q and V by TMA.
+ *
+ * Its program is a slice of the kernel: the ops that the rows of loads need.
+ * Blocks of a counted loop are known, so that one lane does it all; blocks of a
+ * list are found by the whole warp (the first part of the kernel's while loop),
+ * then one lane copies. */
+#include <assert.h>
+
+#include "passes/pipeline-sm90-roles.h"
+#include "passes/schedule-sm90.h"
+
+/* Blocks of list masks are found by a whole warp; then one lane copies. */
+static struct ir_if begin_copying(struct roles *r) {
+    return r->is_list ? ir_if_begin(&r->b, r->elected, NULL, 0, false)
+                      : (struct ir_if){0};
+}
+
+static void end_copying(struct roles *r, struct ir_if *branch) {
+    if (r->is_list)
+        ir_if_end(&r->b, branch, NULL, 0);
+}
+
+static int tile_bytes(MlirValue tiles) {
+    MlirType type = mlirValueGetType(tiles);
+    return (int)(ir_extent(type, 1) * ir_extent(type, 2)) * 2;
+}
+
+/* The copy of `load` whose first row is `row` into slot `slot`, announced on
+ * `full`. */
+static void emit_copy(struct roles *r, struct scope *scope, MlirOperation load,
+                      MlirValue row, MlirValue tiles, MlirValue full,
+                      MlirValue slot) {
+    struct ir_builder *b = &r->b;
+    MlirValue src = ir_operand(load, 0);
+    MlirValue batch = role_slice(r, scope, ir_operand(load, 1));
+    MlirValue head = role_slice(r, scope, ir_operand(load, 2));
+    ir_mbarrier_expect_tx(b, full, slot, tile_bytes(tiles));
+    ir_tma_load(b, src, batch, head, row, ir_stage(b, tiles, slot), full, slot);
+}
+
+/* Copies the next K or V block; `entry` (list masks, K only, else null) goes
+ * beside it. */
+static struct ring produce_block(struct roles *r, struct scope *scope,
+                                 bool is_k, struct ring ring, MlirValue row,
+                                 MlirValue entry) {
+    MlirValue full = is_k ? r->k_full : r->v_full;
+    struct ir_if copying = begin_copying(r);
+    role_wait_empty(r, is_k ? r->k_empty : r->v_empty, ring);
+    if (!mlirValueIsNull(entry))
+        ir_store_element(&r->b, entry, r->entries, &ring.stage, 1);
+    emit_copy(r, scope, is_k ? r->k_load : r->v_load, row,
+              is_k ? r->k_tiles : r->v_tiles, full, ring.stage);
+    end_copying(r, &copying);
+    return role_ring_next(r, ring, r->stages);
+}
+
+/* Copies the tile's rows of Q, a slot for each consumer. */
+static void produce_q(struct roles *r, struct scope *scope, MlirValue parity) {
+    struct ir_builder *b = &r->b;
+    struct ir_if copying = begin_copying(r);
+    for (int i = 0; i < r->consumers; i++) {
+        struct ring slot = {role_number(r, i), parity};
+        role_wait_empty(r, r->q_empty, slot);
+        MlirValue row = ir_addi(b, role_image(scope, ir_operand(r->q_load, 3)),
+                                role_number(r, 64 * i));
+        emit_copy(r, scope, r->q_load, row, r->q_tiles, r->q_full, slot.stage);
+    }
+    end_copying(r, &copying);
+}
+
+/* First row of block number i of a counted loop. */
+static MlirValue counted_row(struct roles *r, const struct scope *tile,
+                             MlirOperation load, MlirValue i) {
+    struct scope scope = {ir_map_create(r->b.arena), tile->inner};
+    ir_map_set(scope.inner, mlirBlockGetArgument(r->loop_body, 0), i);
+    return role_slice(r, &scope, ir_operand(load, 3));
+}
+
+enum {
+    P_KS,
+    P_KP,
+    P_VS,
+    P_VP,
+    P_QP,
+    P_COUNT
+}; /* what the producer carries along */
+
+/* K(0), Q, then K(i), V(i-1), then the last V; nothing for a tile without
+ * blocks. */
+static void produce_counted(struct roles *r, struct scope *tile,
+                            MlirValue carried[P_COUNT]) {
+    struct ir_builder *b = &r->b;
+    MlirValue none = {NULL}, count = role_image(tile, ir_operand(r->loop, 1));
+    MlirValue zero = role_number(r, 0), one = role_number(r, 1);
+    MlirType i32 = ir_type_i32(b->context);
+    MlirType types[P_COUNT] = {i32, i32, i32, i32, i32};
+    struct ir_if some =
+        ir_if_begin(b, ir_cmpi(b, IR_SGT, count, zero), types, P_COUNT, true);
+    struct ring k = {carried[P_KS], carried[P_KP]},
+                v = {carried[P_VS], carried[P_VP]};
+    k = produce_block(r, tile, true, k, counted_row(r, tile, r->k_load, zero),
+                      none);
+    produce_q(r, tile, carried[P_QP]);
+    MlirValue inits[4] = {k.stage, k.parity, v.stage, v.parity};
+    struct ir_for loop = ir_for_begin(b, one, count, one, inits, 4);
+    k = (struct ring){ir_for_arg(&loop, 0), ir_for_arg(&loop, 1)};
+    v = (struct ring){ir_for_arg(&loop, 2), ir_for_arg(&loop, 3)};
+    k = produce_block(r, tile, true, k,
+                      counted_row(r, tile, r->k_load, loop.iv), none);
+    MlirValue before = ir_subi(b, loop.iv, one);
+    v = produce_block(r, tile, false, v,
+                      counted_row(r, tile, r->v_load, before), none);
+    ir_for_end(b, &loop, (MlirValue[]){k.stage, k.parity, v.stage, v.parity},
+               4);
+    v = (struct ring){ir_result(loop.op, 2), ir_result(loop.op, 3)};
+    MlirValue last = ir_subi(b, count, one);
+    v = produce_block(r, tile, false, v, counted_row(r, tile, r->v_load, last),
+                      none);
+    MlirValue flipped = ir_xori(b, carried[P_QP], one);
+    ir_if_else(b, &some,
+               (MlirValue[]){ir_result(loop.op, 0), ir_result(loop.op, 1),
+                             v.stage, v.parity, flipped},
+               P_COUNT);
+    ir_if_end(b, &some, carried, P_COUNT);
+    for (size_t i = 0; i < P_COUNT; i++)
+        carried[i] = ir_result(some.op, i);
+}
+
+/* The V block whose K went before it, if there was one. */
+static struct ring produce_late_v(struct roles *r, struct scope *tile,
+                                  struct ring v, MlirValue row) {
+    struct ir_builder *b = &r->b;
+    MlirType i32 = ir_type_i32(b->context);
+    MlirType types[2] = {i32, i32};
+    MlirValue exists = ir_cmpi(b, IR_SGE, row, role_number(r, 0));
+    struct ir_if branch = ir_if_begin(b, exists, types, 2, true);
+    struct ring next = produce_block(r, tile, false, v, row, (MlirValue){NULL});
+    ir_if_else(b, &branch, (MlirValue[]){next.stage, next.parity}, 2);
+    ir_if_end(b, &branch, (MlirValue[]){v.stage, v.parity}, 2);
+    return (struct ring){ir_result(branch.op, 0), ir_result(branch.op, 1)};
+}
+
+/* Copies the while loop's search for the next block; `found` receives what it
+ * passes on (without the softmax state); returns its condition. */
+static MlirValue clone_search(struct roles *r, const struct scope *tile,
+                              const MlirValue *args, MlirValue *found) {
+    MlirBlock search = ir_region_block(r->loop, 0);
+    struct scope scope = {ir_map_create(r->b.arena), tile->inner};
+    for (size_t i = 0; i < r->state; i++)
+        ir_map_set(scope.inner, mlirBlockGetArgument(search, (intptr_t)i),
+                   args[i]);
+    MlirOperation op = mlirBlockGetFirstOperation(search);
+    for (; !ir_is_op(op, "scf.condition"); op = mlirOperationGetNextInBlock(op))
+        role_clone(r, &scope, op);
+    for (size_t i = 0; i < r->state; i++)
+        found[i] = role_image(&scope, ir_operand(op, i + 1));
+    return role_image(&scope, ir_operand(op, 0));
+}
+
+/* Q; for each block that the search finds K with its entry, then V of the block
+ * before; the last V; the entry -1. */
+static void produce_listed(struct roles *r, struct scope *tile,
+                           MlirValue carried[P_COUNT]) {
+    enum {
+        MAX_SEARCH = 8,
+        K_STAGE = 0,
+        K_PARITY,
+        V_STAGE,
+        V_PARITY,
+        V_ROW,
+        OWN
+    };
+    struct ir_builder *b = &r->b;
+    MlirValue values[MAX_SEARCH + OWN], found[MAX_SEARCH + OWN];
+    size_t search = r->state, total = search + OWN;
+    assert(search <= MAX_SEARCH);
+    produce_q(r, tile, carried[P_QP]);
+    for (size_t i = 0; i < search; i++)
+        values[i] = role_image(tile, ir_operand(r->loop, i));
+    for (size_t i = 0; i < 4; i++)
+        values[search + i] = carried[P_KS + i];
+    values[search + V_ROW] = role_number(r, -1);
+    struct ir_while loop = ir_while_begin(b, values, total);
+    for (size_t i = 0; i < total; i++)
+        found[i] = values[i] = ir_while_arg(&loop, 0, i);
+    MlirValue more = clone_search(r, tile, values, found);
+    ir_while_do(b, &loop, more, found, total);
+
+    struct scope body = {ir_map_create(b->arena), tile->inner};
+    for (size_t i = 0; i < search; i++)
+        ir_map_set(body.inner, mlirBlockGetArgument(r->loop_body, (intptr_t)i),
+                   ir_while_arg(&loop, 1, i));
+    for (size_t i = 0; i < total; i++)
+        values[i] = ir_while_arg(&loop, 1, i);
+    struct ring k = {values[search + K_STAGE], values[search + K_PARITY]};
+    struct ring v = {values[search + V_STAGE], values[search + V_PARITY]};
+    MlirValue entry = role_slice(r, &body, ir_result(r->entry, 0));
+    MlirValue row = role_slice(r, &body, ir_operand(r->k_load, 3));
+    k = produce_block(r, &body, true, k, row, entry);
+    v = produce_late_v(r, tile, v, values[search + V_ROW]);
+    MlirOperation yield = mlirBlockGetTerminator(r->loop_body);
+    for (size_t i = 0; i < search; i++)
+        values[i] = role_slice(r, &body, ir_operand(yield, i));
+    MlirValue own[OWN] = {k.stage, k.parity, v.stage, v.parity, row};
+    for (size_t i = 0; i < OWN; i++)
+        values[search + i] = own[i];
+    ir_while_end(b, &loop, values, total);
+
+    k = (struct ring){ir_result(loop.op, search),
+                      ir_result(loop.op, search + K_PARITY)};
+    v = (struct ring){ir_result(loop.op, search + V_STAGE),
+                      ir_result(loop.op, search + V_PARITY)};
+    v = produce_late_v(r, tile, v, ir_result(loop.op, search + V_ROW));
+    struct ir_if copying = begin_copying(r);
+    role_wait_empty(r, r->k_empty, k);
+    ir_store_element(b, role_number(r, -1), r->entries, &k.stage, 1);
+    ir_mbarrier_arrive(b, r->k_full, k.stage, true);
+    end_copying(r, &copying);
+    k = role_ring_next(r, k, r->stages);
+    MlirValue next[P_COUNT] = {k.stage, k.parity, v.stage, v.parity,
+                               ir_xori(b, carried[P_QP], role_number(r, 1))};
+    for (size_t i = 0; i < P_COUNT; i++)
+        carried[i] = next[i];
+}
+
+void role_producer(struct roles *r) {
+    struct ir_builder *b = &r->b;
+    ir_set_max_registers(
+        b, schedule_producer_registers(r->consumers, r->is_list), false);
+    MlirValue loads = ir_cmpi(b, IR_EQ, r->warp, role_number(r, 0));
+    r->elected = ir_elect(b);
+    struct ir_if role = ir_if_begin(
+        b, r->is_list ? loads : ir_andi(b, loads, r->elected), NULL, 0, false);
+    MlirValue zero = role_number(r, 0);
+    MlirValue carried[P_COUNT] = {zero, zero, zero, zero, zero};
+    struct tile_loop loop = role_tiles_begin(
+        r, carried, P_COUNT, true, "producer: K(0), Q, then K(j+1) and V(j)");
+    struct scope tile = role_tile_head(r, loop.tile, zero);
+    for (size_t i = 0; i < P_COUNT; i++)
+        carried[i] = role_tiles_arg(&loop, i);
+    if (r->is_list)
+        produce_listed(r, &tile, carried);
+    else
+        produce_counted(r, &tile, carried);
+    role_tiles_end(r, &loop, carried, true);
+    ir_if_end(b, &role, NULL, 0);
+}

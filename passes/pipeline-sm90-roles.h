@@ -1,0 +1,102 @@
+/* A kernel that is taken apart into warp roles; shared by pipeline-sm90*.c
+ * only. */
+#ifndef ATTN_PASSES_PIPELINE_SM90_ROLES_H
+#define ATTN_PASSES_PIPELINE_SM90_ROLES_H
+
+#include "ir/build_sm90.h"
+#include "ir/walk.h"
+#include "support/vec.h"
+
+/* Position in a ring of stages: next stage, parity of the phase to wait for. */
+struct ring {
+    MlirValue stage, parity;
+};
+
+/* Images of the kernel's old values: those of an inner scope hide the outer
+ * ones. */
+struct scope {
+    struct ir_map *inner;
+    const struct ir_map *outer; /* may be NULL */
+};
+
+typedef VEC(MlirOperation) op_list;
+
+struct roles {
+    struct ir_builder b;
+    MlirOperation func;
+    int consumers, stages, tile_m;
+    bool pingpong;
+    /* The kernel as it was. */
+    op_list before,
+        after; /* ops of the body in front of and behind the key loop */
+    MlirOperation q_load, k_load, v_load, loop, qk, pv;
+    MlirBlock loop_body;
+    bool is_list;        /* scf.while over a list of blocks, else scf.for */
+    MlirOperation entry; /* list: block·2 + whole */
+    size_t
+        state; /* number of acc among the loop-carried values; m and l follow */
+    MlirOperation rescale; /* makes the accumulator operand of P·V; null: it is
+                              acc itself */
+    MlirOperation
+        exponent; /* first op that needs the new maximum and is a tile */
+    /* The new kernel. */
+    MlirValue q_tiles, k_tiles, v_tiles, entries;
+    MlirValue q_full, q_empty, k_full, k_empty, v_full, v_empty;
+    MlirValue tiles, first_tile, ctas; /* persistent loop */
+    MlirValue counter; /* drawn tiles: workspace; null: static order */
+    MlirValue drawn, drawn_full, drawn_empty;
+    MlirValue warp, elected, consumer;
+    int shared_bytes;
+};
+
+enum { STATE_ACC, STATE_M, STATE_L };
+
+/* Slots of the ring through which the producer names drawn tiles. */
+enum { DRAWN_SLOTS = 2 };
+
+/* i32 constant at the builder's place. */
+MlirValue role_number(struct roles *r, int value);
+/* A banner in the PTX in front of the op. */
+void role_name_section(struct roles *r, MlirOperation op, const char *text);
+
+/* The image of an old value; the value itself where it has none. */
+MlirValue role_image(const struct scope *scope, MlirValue value);
+/* Copies an op of the old kernel to the builder's place. */
+void role_clone(struct roles *r, struct scope *scope, MlirOperation op);
+/* The image of a value of the loop body, what it needs being copied first. */
+MlirValue role_slice(struct roles *r, struct scope *scope, MlirValue value);
+/* Copies what stands in front of the key loop for tile number `tile`; loads are
+ * left out, each role has its own. */
+struct scope role_tile_head(struct roles *r, MlirValue tile,
+                            MlirValue consumer);
+
+/* The position behind `ring` in a ring of `stages`. */
+struct ring role_ring_next(struct roles *r, struct ring ring, int stages);
+/* Waits until the consumers gave the slot back. */
+void role_wait_empty(struct roles *r, MlirValue empty, struct ring ring);
+
+/* The loop of a persistent CTA over its tiles, in one of two orders: every
+ * ctas-th tile, or tiles drawn from a counter by the producer
+ * (pipeline-sm90-tiles.c). */
+struct tile_loop {
+    struct ir_for counted;
+    struct ir_while drawn;
+    size_t count;     /* values carried for the role */
+    MlirValue tile;   /* the tile's number, in the body */
+    MlirValue next;   /* producer: the tile after it */
+    struct ring ring; /* of drawn tiles */
+};
+
+/* Starts it with values that the body carries on: role_tiles_arg. */
+struct tile_loop role_tiles_begin(struct roles *r, const MlirValue *inits,
+                                  size_t count, bool is_producer,
+                                  const char *section);
+MlirValue role_tiles_arg(const struct tile_loop *loop, size_t i);
+void role_tiles_end(struct roles *r, struct tile_loop *loop,
+                    const MlirValue *yields, bool is_producer);
+
+/* The programs of the two roles, at the builder's place. */
+void role_producer(struct roles *r);
+void role_consumer(struct roles *r, MlirValue warpgroup);
+
+#endif
