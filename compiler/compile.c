@@ -162,7 +162,8 @@ bool compile_plan(struct arena *arena, struct source_set *sources,
         facts_has_element_reads(attention),
         attention->calls_extern,
         facts_has_item(attention, ITEM_SCORE),
-        facts_has_item(attention, ITEM_MASK)};
+        facts_has_item(attention, ITEM_MASK),
+        facts_has_sparse_mask(attention)};
     return schedule_resolve(&problem, &pinned, diags, out_plan);
 }
 

@@ -91,6 +91,22 @@ bool facts_has_element_reads(const struct attention *attention) {
     return found;
 }
 
+static void visit_sparse(void *data, const struct expr *node) {
+    bool *found = data;
+    bool periodic = node->kind == EXPR_BINARY &&
+                    (node->binary == BINARY_MOD || node->binary == BINARY_DIV ||
+                     node->binary == BINARY_OR_ELSE);
+    *found = *found || periodic || node->kind == EXPR_READ;
+}
+
+bool facts_has_sparse_mask(const struct attention *attention) {
+    bool found = false;
+    for (size_t i = 0; i < attention->item_count; i++)
+        if (attention->items[i].kind != ITEM_SCORE)
+            ast_walk(attention->items[i].value, visit_sparse, &found);
+    return found && facts_has_item(attention, ITEM_MASK);
+}
+
 bool facts_has_item(const struct attention *attention, enum item_kind kind) {
     for (size_t i = 0; i < attention->item_count; i++)
         if (attention->items[i].kind == kind)

@@ -17,6 +17,10 @@ bool facts_has_element_reads(const struct attention *attention);
 /* True when the attention has a line of that kind. */
 bool facts_has_item(const struct attention *attention, enum item_kind kind);
 
+/* True when the kept keys of a row need not be one range: the mask (or a let)
+ * reads a tensor, divides, or joins conditions by `or`. */
+bool facts_has_sparse_mask(const struct attention *attention);
+
 /* The CUDA C++ files behind the extern functions that the attention calls, each
  * once. */
 const struct source_file *const *

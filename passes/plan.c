@@ -19,7 +19,7 @@ void plan_write(MlirOperation func, const struct schedule_plan *plan) {
         ir_set_attr(func, "attn.pingpong", ir_attr_unit(context));
     ir_set_attr(
         func, "attn.order",
-        ir_attr_string(context, plan->longest_first ? "lpt" : "linear"));
+        ir_attr_string(context, schedule_order(plan)));
     if (plan->rescale_threshold > 0)
         ir_set_attr(func, "attn.rescale_threshold",
                     mlirFloatAttrDoubleGet(context, ir_type_f32(context),
@@ -86,6 +86,8 @@ bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
         out_plan->rescale_threshold = threshold_of(func);
     const char *order = ir_text_attr(func, "attn.order");
     out_plan->longest_first = !order || strcmp(order, "linear") != 0;
+    if (order)
+        out_plan->dynamic = strcmp(order, "dynamic") == 0;
     int warps = ir_kernel_warps(func);
     if (warps != 0 && out_plan->consumers == 0) {
         out_plan->warps = warps;

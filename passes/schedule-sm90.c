@@ -99,9 +99,9 @@ static void choose_tile(const struct schedule_problem *problem,
     int dim = problem->head_dim_qk > problem->head_dim_v ? problem->head_dim_qk
                                                          : problem->head_dim_v;
     bool plain = !problem->has_score && !problem->element_reads;
-    int consumers = dim <= 64 && plain                          ? 4
-                    : dim <= 128 && plain && !problem->has_mask ? 3
-                                                                : 2;
+    int consumers = dim <= 64 && plain                                 ? 4
+                    : dim <= 128 && plain && !problem->has_sparse_mask ? 3
+                                                                       : 2;
     int widest = consumers == 4 ? 64 : consumers == 3 ? 80 : 128;
     plan->consumers = wish->consumers ? wish->consumers : consumers;
     plan->tile_m = ROWS * plan->consumers;
@@ -268,6 +268,7 @@ bool schedule_resolve_roles(const struct schedule_problem *problem,
     struct schedule_plan wish = wish_of(pinned);
     struct schedule_plan plan = {.target = target->name,
                                  .longest_first = true,
+                                 .dynamic = problem->has_mask,
                                  .rescale_threshold = default_threshold};
     choose_tile(problem, target, &wish, &plan);
     if (!wish.stages)
@@ -279,6 +280,8 @@ bool schedule_resolve_roles(const struct schedule_problem *problem,
                 pinned->overlap == OVERLAP_PINGPONG && plan.consumers > 1;
         plan.longest_first =
             !pinned->given[SCHEDULE_ORDER] || pinned->order != ORDER_LINEAR;
+        if (pinned->given[SCHEDULE_ORDER])
+            plan.dynamic = pinned->order == ORDER_DYNAMIC;
         if (pinned->given[SCHEDULE_RESCALE_THRESHOLD])
             plan.rescale_threshold = pinned->rescale_threshold;
         if (!refuse_shape(target, pinned, &plan, diags) ||

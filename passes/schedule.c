@@ -380,6 +380,10 @@ bool schedule_resolve(const struct schedule_problem *problem,
     return true;
 }
 
+const char *schedule_order(const struct schedule_plan *plan) {
+    return plan->dynamic ? "dynamic" : plan->longest_first ? "lpt" : "linear";
+}
+
 void schedule_print(const struct schedule_plan *plan, struct strbuf *out) {
     strbuf_printf(out, "tile %d, %d; ", plan->tile_m, plan->tile_n);
     if (plan->consumers > 0)
@@ -387,5 +391,5 @@ void schedule_print(const struct schedule_plan *plan, struct strbuf *out) {
                       plan->pingpong ? "pingpong" : "intra");
     strbuf_printf(out, "stages %d; rescale_threshold %g; order %s",
                   plan->stages, (double)plan->rescale_threshold,
-                  plan->longest_first ? "lpt" : "linear");
+                  schedule_order(plan));
 }

@@ -20,7 +20,7 @@ struct schedule_problem {
     enum scalar_type dtype;      /* two bytes an element */
     bool element_reads; /* scores or masks read a tensor at [.. q .. kv ..] */
     bool calls_extern;             /* CUDA device functions are called */
-    bool has_score, has_mask; /* the scores are changed; pairs are masked */
+    bool has_score, has_mask, has_sparse_mask; /* the scores are changed; pairs are masked */
 };
 
 struct schedule_plan {
@@ -34,6 +34,7 @@ struct schedule_plan {
                          block */
     float rescale_threshold; /* tau of `rescale` in log2 units, 0: rescale every
                                 block */
+    bool dynamic;         /* tiles are drawn from a counter, in the same order */
     bool longest_first; /* the last query tile (most keys under a causal mask)
                            starts first */
     /* The account, for reports and messages. */
@@ -59,6 +60,9 @@ int schedule_padded_dim(int head_dim);
 bool schedule_resolve(const struct schedule_problem *problem,
                       const struct schedule *pinned, struct diag_sink *diags,
                       struct schedule_plan *out_plan);
+
+/* The plan's `order` as schedule { } spells it. */
+const char *schedule_order(const struct schedule_plan *plan);
 
 /* The plan as text of `schedule { }`: "tile 128, 64; stages 2; order lpt". */
 void schedule_print(const struct schedule_plan *plan, struct strbuf *out);

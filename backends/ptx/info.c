@@ -143,10 +143,14 @@ static void add_buffer(struct build *build, MlirOperation func, size_t arg,
     vec_push(arena, &build->buffers, buffer);
 }
 
-static void collect_buffers(struct build *build, MlirOperation func) {
+/* The buffers that must start at zero, or the others. */
+static void collect_buffers(struct build *build, MlirOperation func,
+                            bool zeroed) {
     for (size_t i = 0; i < ir_func_arg_count(func); i++) {
         const char *kind = ir_func_arg_kind(func, i);
-        if (!kind || !starts_with(kind, "workspace:"))
+        bool must_be_zero = !mlirAttributeIsNull(
+            ir_func_arg_attr(func, i, "attn.workspace_zeroed"));
+        if (!kind || !starts_with(kind, "workspace:") || must_be_zero != zeroed)
             continue;
         int number = atoi(kind + strlen("workspace:"));
         if (!find_buffer(build, number))
@@ -282,8 +286,12 @@ bool info_build(struct arena *arena, const MlirOperation *funcs,
     struct build build = {.arena = arena, .info = info, .sink = sink};
     info->target = target->name;
     info->workspace_bytes = (struct size_expr){0};
+    info->workspace_zeroed = (struct size_expr){0};
+    for (size_t i = 0; i < count; i++)
+        collect_buffers(&build, funcs[i], true);
+    size_expr_append(arena, &info->workspace_zeroed, &info->workspace_bytes);
     for (size_t i = 0; i < count; i++) {
-        collect_buffers(&build, funcs[i]);
+        collect_buffers(&build, funcs[i], false);
         if (strcmp(ir_kernel_kind(funcs[i]), "main") == 0)
             ir_kernel_tile(funcs[i], &info->tile_m, &info->tile_n);
     }
