@@ -3,24 +3,10 @@
  * Source like `q - kv + kv_len - 1` becomes three tile operations when it is
  * inlined as it stands.  i32 addition wraps and so may be reordered exactly:
  *
- *     (q + kv_len - 1) - kv          one row value, one column value, one tile
- * operation
+ *     (q + kv_len - 1) - kv      one row value, one column value, one tile op
  *
  * and the row part leaves the key loop.  Only addition and subtraction of i32:
- * f32 sums are evaluated as written.
- *
- * A distance that is converted to f32 is converted in parts, too:
- *
- *     f32(kv - q)  =>  f32(k_first - q_first + column) - f32(row)
- *
- * with row and column counted inside the tile: one f32 subtraction per element
- * instead of an integer one and a conversion.  All three numbers are whole; up
- * to 2^24 they and their difference are exact, so the result has the same bits.
- * Beyond 2^24, where f32 cannot hold every distance, it may differ in the last
- * one. */
-#include <stdlib.h>
-#include <string.h>
-
+ * f32 sums are evaluated as written. */
 #include "ir/walk.h"
 #include "passes/tile.h"
 
@@ -164,124 +150,9 @@ static void separate_ops(struct ir_builder *b, MlirOperation func,
     }
 }
 
-/* ---- Distances as f32
- * -------------------------------------------------------- */
-
-/* base + columns - rows (or + rows), rows and columns counted inside the tile.
- */
-struct distance {
-    MlirValue rows, columns; /* null: not there yet */
-    bool minus_rows, minus_columns;
-    struct sum base; /* scalars */
-};
-
-/* Larger constants could make the sum wrap where its parts do not. */
-enum { MAX_CONSTANT = 1 << 20 };
-
-/* A scalar that is known to be far from the ends of i32: positions, sizes,
- * small constants. */
-static bool is_moderate(const struct tile_kernel *kernel, MlirValue scalar) {
-    int64_t constant;
-    if (ir_constant_int(scalar, &constant))
-        return llabs(constant) <= MAX_CONSTANT;
-    if (mlirValueEqual(scalar, kernel->row_first) ||
-        mlirValueEqual(scalar, kernel->k_first))
-        return true;
-    if (!mlirValueIsABlockArgument(scalar) ||
-        !mlirBlockEqual(mlirBlockArgumentGetOwner(scalar),
-                        ir_func_body(kernel->func)))
-        return false;
-    const char *kind = ir_func_arg_kind(
-        kernel->func, (size_t)mlirBlockArgumentGetArgNumber(scalar));
-    return kind && strncmp(kind, "size:", 5) == 0;
-}
-
-/* The positions inside the tile that tile.c counts from. */
-static bool is_step(MlirValue value) {
-    MlirOperation cast = ir_def_op(value, "vector.shape_cast");
-    if (mlirOperationIsNull(cast))
-        return false;
-    MlirOperation index = ir_def_op(ir_operand(cast, 0), "arith.index_cast");
-    return !mlirOperationIsNull(index) &&
-           !mlirOperationIsNull(ir_def_op(ir_operand(index, 0), "vector.step"));
-}
-
-static bool add_step(struct distance *d, MlirValue step, bool negative) {
-    bool is_row = ir_is_row(mlirValueGetType(step));
-    MlirValue *slot = is_row ? &d->rows : &d->columns;
-    if (!mlirValueIsNull(*slot))
-        return false;
-    *slot = step;
-    *(is_row ? &d->minus_rows : &d->minus_columns) = negative;
-    return true;
-}
-
-/* Takes a sum apart; false when it is no distance of the known kind. */
-static bool find_distance(struct tile_kernel *kernel, MlirValue value,
-                          bool negative, struct distance *d) {
-    MlirOperation op = ir_def(value);
-    int64_t constant;
-    if (ir_is_op(op, "arith.addi") || ir_is_op(op, "arith.subi")) {
-        bool flips = ir_is_op(op, "arith.subi");
-        return find_distance(kernel, ir_operand(op, 0), negative, d) &&
-               find_distance(kernel, ir_operand(op, 1), negative != flips, d);
-    }
-    if (ir_is_op(op, "vector.broadcast"))
-        return find_distance(kernel, ir_operand(op, 0), negative, d);
-    if (is_step(value))
-        return add_step(d, value, negative);
-    if (ir_is_vector(mlirValueGetType(value))) {
-        if (!ir_constant_int(value, &constant))
-            return false;
-        value = ir_const_i32(&kernel->b, (int32_t)constant);
-    }
-    if (d->base.count == MAX_TERMS || !is_moderate(kernel, value))
-        return false;
-    d->base.terms[d->base.count++] = (struct term){value, negative};
-    return true;
-}
-
-static MlirValue build_distance(struct ir_builder *b, const struct distance *d,
-                                MlirType tile) {
-    MlirType f32 = ir_type_f32(b->context);
-    MlirValue none = {NULL};
-    MlirValue base = add_terms(b, &d->base, ir_is_scalar, false, none);
-    MlirValue column =
-        add_term(b, base, (struct term){d->columns, d->minus_columns}, false);
-    MlirValue c = ir_broadcast(b, ir_sitofp(b, column, f32), tile);
-    MlirValue r = ir_broadcast(b, ir_sitofp(b, d->rows, f32), tile);
-    return d->minus_rows ? ir_subf(b, c, r) : ir_addf(b, c, r);
-}
-
-/* f32(distance) and f32(|distance|). */
-static void convert_in_parts(struct tile_kernel *kernel,
-                             MlirOperation convert) {
-    struct ir_builder *b = &kernel->b;
-    MlirType tile = mlirValueGetType(ir_result(convert, 0));
-    MlirValue whole = ir_operand(convert, 0);
-    MlirOperation size = ir_def_op(whole, "math.absi");
-    struct distance d = {.base.count = 0};
-    if (!ir_is_tile(tile))
-        return;
-    ir_before(b, convert);
-    if (!find_distance(kernel,
-                       mlirOperationIsNull(size) ? whole : ir_operand(size, 0),
-                       false, &d) ||
-        mlirValueIsNull(d.rows) || mlirValueIsNull(d.columns))
-        return;
-    MlirValue real = build_distance(b, &d, tile);
-    ir_replace_uses(ir_result(convert, 0),
-                    mlirOperationIsNull(size) ? real : ir_absf(b, real));
-}
-
 void tile_separate(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
-    size_t count = 0;
     separate_ops(b, kernel->func, "arith.addi");
     separate_ops(b, kernel->func, "arith.subi");
-    MlirOperation *conversions =
-        ir_collect(b->arena, kernel->func, "arith.sitofp", &count);
-    for (size_t i = 0; i < count; i++)
-        convert_in_parts(kernel, conversions[i]);
     ir_erase_dead(ir_func_body(kernel->func));
 }

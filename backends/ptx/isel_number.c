@@ -88,8 +88,8 @@ void numbering_add(struct numbering *numbers, const struct number_key *key,
     entry->result = result;
 }
 
-/* Keys of the two integer operations that numbering itself makes. */
-static const char sum_of_positions, difference_of_positions;
+/* Keys of the operations that numbering itself makes. */
+static const char sum_of_positions, difference_of_positions, real_position, real_sum;
 
 static struct ptx_operand part(struct ptx_operand operand) {
     return (struct ptx_operand){.kind = operand.reg ? PTX_OPERAND_REG : PTX_OPERAND_NONE,
@@ -121,6 +121,29 @@ bool numbering_affine(struct isel *is, struct numbering *numbers, bool subtract,
     if (other.reg)
         base = combine(is, numbers, subtract, base, other);
     *out_result = ptx_address(base, (int32_t)(uint32_t)constant);
+    return true;
+}
+
+bool numbering_convert(struct isel *is, struct numbering *numbers, struct ptx_operand x,
+                       struct ptx_operand *out_result) {
+    if (x.kind != PTX_OPERAND_ADDRESS)
+        return false;
+    struct number_key key = {.op = &real_position, .in = {part(x)}};
+    struct ptx_operand base = numbering_find(numbers, &key);
+    if (!ptx_is_reg(base)) {
+        base = ptx_def(is->kernel, PTX_CVT_F32_S32, "distance", part(x));
+        numbering_add(numbers, &key, base);
+    }
+    if (x.value == 0) {
+        *out_result = base;
+        return true;
+    }
+    struct number_key sum = {.op = &real_sum, .in = {base, ptx_imm(x.value)}};
+    *out_result = numbering_find(numbers, &sum);
+    if (ptx_is_reg(*out_result))
+        return true;
+    *out_result = ptx_def(is->kernel, PTX_ADD_RN_F32, "distance", base, ptx_f32((float)x.value));
+    numbering_add(numbers, &sum, *out_result);
     return true;
 }
 

@@ -25,6 +25,11 @@ bool numbering_affine(struct isel *is, struct numbering *numbers, bool subtract,
                       struct ptx_operand x, struct ptx_operand y,
                       struct ptx_operand *out_result);
 
+/* f32(base + c) as f32(base) + c, f32(base) being converted once; false for other operands.
+ * The same bits while |base + c| <= 2^24, where f32 holds every whole number. */
+bool numbering_convert(struct isel *is, struct numbering *numbers, struct ptx_operand x,
+                       struct ptx_operand *out_result);
+
 /* "register + constant" added up, once; other operands as they are. */
 struct ptx_operand numbering_plain(struct isel *is, struct numbering *numbers,
                                    struct ptx_operand operand);

@@ -160,6 +160,9 @@ static void emit_numbered(struct isel *is, struct member *m, int f, int i,
     struct number_key key = {.op = m->op.ptr};
     if (m->kind == MEMBER_ELEMENT && emit_affine(is, m, f, i, j, c))
         return;
+    if (m->kind == MEMBER_ELEMENT && ir_is_op(m->op, "arith.sitofp") &&
+        numbering_convert(is, is->numbers, run_affine(m->in[0], f, i, j, c), &m->result->temps[c]))
+        return;
     bool has_key = true;
     if (m->kind == MEMBER_READ)
         has_key = read_plan_key(is, m->read, f, i, j, c, key.in);

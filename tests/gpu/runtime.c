@@ -240,6 +240,10 @@ static void test_extern(const struct attn_args *args) {
         make_program(make_info("sm_80", "call", call_params, 1, 0), extern_ptx, &source);
     struct attn_kernel *kernel = NULL;
     expect_ok(rt_api_kernel_load(driver, program, &kernel), "load with an extern function");
+    if (kernel == NULL) {
+        attn_program_destroy(program);
+        return;
+    }
     expect_ok(attn_launch(kernel, args, NULL), "launch with an extern function");
     float result = 0;
     expect_ok(RT_CUDA(driver, cuMemcpyDtoH, (&result, workspace, sizeof result)), "read back");
@@ -353,6 +357,7 @@ static void test_refusals(void) {
 }
 
 int main(void) {
+    setvbuf(stdout, NULL, _IOLBF, 0); /* what was said before a crash counts */
     struct attn_status *status = rt_driver_get(&driver);
     if (status != NULL) {
         printf("no GPU: %s\n", attn_status_text(status));

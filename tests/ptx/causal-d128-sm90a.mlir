@@ -1,3 +1,13 @@
+// RUN: attnc --emit=ptx %s -o %t.ptx && FileCheck %s --input-file=%t.ptx
+// RUN: %if ptxas %{ ptxas -arch=sm_90a %t.ptx -o %t.90a %}
+// Written by hand: causal, tile 128 x 128, a producer and two consumer warpgroups.
+// CHECK: .param .align 64 .b8
+// CHECK: setmaxnreg.dec.sync.aligned.u32 24
+// CHECK: cp.async.bulk.tensor.4d
+// CHECK: setmaxnreg.inc.sync.aligned.u32 240
+// CHECK-COUNT-8: wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16
+// CHECK: wgmma.wait_group.sync.aligned 0
+// CHECK: vote.sync.any.pred
 module attributes {attn.target = "sm_90a"} {
   func.func @causal(
       %Q: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "q"}, %K: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "k"}, %V: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "v"}, %O: memref<?x?x?x128xbf16, strided<[?, ?, ?, 1]>> {attn.arg = "o"},
