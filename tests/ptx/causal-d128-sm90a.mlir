@@ -3,7 +3,7 @@
 // Written by hand: causal, tile 128 x 128, a producer and two consumer warpgroups.
 // CHECK: .param .align 64 .b8
 // CHECK: setmaxnreg.dec.sync.aligned.u32 24
-// CHECK: cp.async.bulk.tensor.4d
+// CHECK: cp.async.bulk.tensor.5d
 // CHECK: setmaxnreg.inc.sync.aligned.u32 240
 // CHECK-COUNT-8: wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16
 // CHECK: wgmma.wait_group.sync.aligned 0
