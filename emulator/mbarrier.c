@@ -1,9 +1,9 @@
 /* mbarrier objects: phases, arrivals, transaction bytes.
  *
- * An object is 8 bytes of shared memory.  What it holds is kept beside memory;
- * the bytes themselves get the phase and the counts, so that a kernel that
- * overwrites a live object changes nothing and is reported.  Completing a phase
- * releases what every arrival has published; a successful wait acquires it.
+ * An object is 8 bytes of shared memory.  What it holds is kept beside memory,
+ * and an ordinary write over the bytes of a live object is reported. Completing
+ * a phase releases what every arrival has published; a successful wait acquires
+ * it.
  */
 #include "emulator/access.h"
 #include "emulator/exec.h"

@@ -128,6 +128,22 @@ static void write_word(struct access *a, int lane, uint32_t word,
     s->readers[word] = 0;
 }
 
+/* An ordinary write into a live mbarrier destroys it. */
+static void check_mbarriers(struct access *a, int lane, uint32_t address,
+                            uint32_t size) {
+    const struct emu_cta *cta = a->warp->cta;
+    for (size_t i = 0; i < cta->mbarriers.count; i++) {
+        const struct mbarrier *b = &cta->mbarriers.data[i];
+        if (b->live && address < b->address + 8 &&
+            b->address < address + size && check_on(cta, EMU_REPORT_BARRIER))
+            emu_report_add(a->warp, a->inst, EMU_REPORT_BARRIER, 1u << lane,
+                           address,
+                           "overwrites the live mbarrier at shared "
+                           "address %u",
+                           b->address);
+    }
+}
+
 uint8_t *emu_access_shared_range(struct access *a, int lane, uint32_t address,
                                  uint32_t size, uint32_t align, bool write) {
     struct emu_cta *cta = a->warp->cta;
@@ -141,6 +157,8 @@ uint8_t *emu_access_shared_range(struct access *a, int lane, uint32_t address,
     if ((address & (align - 1)) && check_on(cta, EMU_REPORT_MISALIGNED))
         emu_report_add(a->warp, a->inst, EMU_REPORT_MISALIGNED, 1u << lane,
                        address, "the address is not a multiple of %u", align);
+    if (write && !a->is_sync)
+        check_mbarriers(a, lane, address, size);
     if (a->is_sync)
         clock_acquire(a->warp, &cta->atomic_clock, &cta->atomic_fenced);
     for (uint32_t word = address / 4; word * 4 < address + size; word++) {

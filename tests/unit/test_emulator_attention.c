@@ -59,7 +59,8 @@ static struct emu_tensor tensor(void *data, int64_t rows, int64_t dim,
         .strides = {HEADS * rows * dim, rows * dim, dim, 1}};
 }
 
-static void execute(struct run *run, const struct emu_options *options) {
+/* Runs the call, whatever it reports. */
+static void execute_any(struct run *run, const struct emu_options *options) {
     struct emu_error error;
     if (!run->q) {
         run->q = random_tensor(run->arena, HEADS * Q_LEN * DIM, 1);
@@ -81,6 +82,11 @@ static void execute(struct run *run, const struct emu_options *options) {
                                  .tensors = tensors};
     cr_assert(emu_attention_run(&call, options, &run->result, &error), "%s",
               error.text);
+}
+
+/* Runs the call, which must be clean and complete. */
+static void execute(struct run *run, const struct emu_options *options) {
+    execute_any(run, options);
     for (size_t i = 0; i < run->result.total.report_count; i++)
         emu_report_print(&run->result.total.reports[i], stderr);
     cr_assert(run->result.total.report_count == 0);
@@ -206,6 +212,67 @@ Test(emulator_attention, every_seed_gives_the_same_numbers) {
             memcpy(o, run.o, sizeof o);
         cr_expect(memcmp(o, run.o, sizeof o) == 0, "seed %" PRIu64, seed);
     }
+    finish(&run);
+}
+
+/* ---- kernels broken by taking one line away ---------------------------------
+ */
+
+/* Whether the line's instruction, behind its guard, starts with `opcode`. */
+static bool line_has(const char *line, const char *opcode) {
+    line += strspn(line, " \t");
+    if (*line == '@')
+        line += strcspn(line, " ") + 1;
+    return strncmp(line, opcode, strlen(opcode)) == 0;
+}
+
+/* Runs the kernel once without each line that has one of the opcodes; every run
+ * must give a report.  Returns the number of lines. */
+static int remove_each(struct run *run, const char *const *opcodes,
+                       size_t count) {
+    char *text = (char *)(uintptr_t)run->compiled.ptx;
+    int lines = 0;
+    for (char *line = text; line && *line;) {
+        char *next = strchr(line, '\n'), saved[2];
+        size_t opcode = 0;
+        while (opcode < count && !line_has(line, opcodes[opcode]))
+            opcode++;
+        if (opcode < count) {
+            memcpy(saved, line, 2);
+            memcpy(line, "//", 2);
+            struct emu_options options = emu_options_default();
+            options.max_instructions = 3000000;
+            emu_result_destroy(&run->result.total);
+            execute_any(run, &options);
+            memcpy(line, saved, 2);
+            cr_expect(run->result.total.report_count > 0,
+                      "nothing is reported without %.60s", line);
+            lines++;
+        }
+        line = next ? next + 1 : NULL;
+    }
+    return lines;
+}
+
+Test(emulator_attention, missing_synchronisation_sm_80) {
+    static const char *const opcodes[] = {"cp.async.wait_group",
+                                          "cp.async.commit_group", "bar.sync"};
+    struct run run = {0};
+    compile(&run, plain[1]);
+    cr_expect(remove_each(&run, opcodes, COUNT(opcodes)) >= 5);
+    finish(&run);
+}
+
+Test(emulator_attention, missing_synchronisation_sm_90a) {
+    static const char *const opcodes[] = {
+        "fence.mbarrier_init",       "bar.sync",
+        "mbarrier.arrive.expect_tx", "wgmma.fence",
+        "wgmma.commit_group",        "wgmma.wait_group"};
+    struct run run = {0};
+    if (!compile_target_is_supported("sm_90a"))
+        cr_skip_test("no code generation for sm_90a");
+    compile_for(&run, plain[1], "sm_90a");
+    cr_expect(remove_each(&run, opcodes, COUNT(opcodes)) >= 12);
     finish(&run);
 }
 
