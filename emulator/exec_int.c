@@ -73,8 +73,8 @@ LANE_HANDLER(mad_wide_u32, 64, u, SOURCES_WIDE, (uint64_t)a->u[l] * b->u[l] + c-
 LANE_HANDLER(mad_wide_s32, 64, u, SOURCES_WIDE,
              (uint64_t)((int64_t)a->s[l] * b->s[l]) + c->u[l])
 
-/* Division by zero gives all ones and the dividend as remainder, as measured on
- * hardware; the ISA leaves it open.  The most negative number wraps. */
+/* Division by zero gives all ones and the dividend as remainder; the ISA leaves
+ * it open.  The most negative number divided by -1 wraps. */
 #define UNSIGNED_DIVISION(type, width, T)                                       \
     BINARY(div_##type, width, T, T, y == 0 ? (T)~(T)0 : (T)(x / y))             \
     BINARY(rem_##type, width, T, T, y == 0 ? x : (T)(x % y))
@@ -306,7 +306,7 @@ LANE_HANDLER(sad_u32, 32, u, SOURCES3(32), absolute_difference_u32(a->u[l], b->u
 LANE_HANDLER(sad_s32, 32, u, SOURCES3(32), absolute_difference_s32(a->s[l], b->s[l]) + c->u[l])
 
 /* Add and subtract with carry: add(.cc), addc(.cc), sub(.cc), subc(.cc).  The
- * carry of subtraction is a borrow, as NVIDIA's is inverted only inside. */
+ * carry of a subtraction is a borrow. */
 static enum emu_step with_carry(struct emu_warp *warp, const struct emu_inst *inst,
                                 uint32_t active, bool subtract, bool use_carry) {
     uint32_t carry_out = 0;
