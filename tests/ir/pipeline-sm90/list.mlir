@@ -1,0 +1,69 @@
+// RUN: attnc --run-pass=tile,cse,online-softmax,fold-scale,cse,rescale,pipeline,cse %s | FileCheck %s
+// A mask without dense bounds: the producer warp searches, writes entries beside K and -1 at
+// the end; the consumers' loop ends there and holds nothing of the search.  Tiles are drawn.
+
+// CHECK-LABEL: func.func @a(
+// CHECK-SAME: attn.arg = "workspace:0", attn.workspace_bytes = ["4"], attn.workspace_zeroed
+// CHECK-SAME: attn.order = "dynamic"
+// CHECK-DAG: %[[ENTRIES:.*]] = "attn.shared"() {byte_offset = {{.*}}, name = "block_entries"}
+// CHECK-DAG: %[[DRAWN:.*]] = "attn.shared"() {byte_offset = {{.*}}, name = "drawn_tiles"}
+// CHECK: "attn.set_max_registers"() {action = "decrease"
+// CHECK: scf.while
+// CHECK: "attn.atomic_inc"
+// CHECK: "attn.uniform"
+// CHECK: scf.while
+// CHECK: scf.while
+// CHECK: "attn.ballot"
+// CHECK: "attn.ballot"
+// CHECK: math.cttz
+// CHECK: memref.store {{.*}}, %[[ENTRIES]]
+// CHECK: "attn.tma_load"(%arg1
+// CHECK: memref.store %c-1_i32, %[[ENTRIES]]
+// CHECK: "attn.mbarrier_arrive"({{.*}}) {single}
+// CHECK: memref.store {{.*}}, %[[DRAWN]]
+// CHECK: "attn.set_max_registers"() {action = "increase"
+// CHECK-NOT: attn.ballot
+// CHECK-NOT: math.cttz
+// CHECK: scf.while
+// CHECK: memref.load %[[ENTRIES]]
+// CHECK: scf.while
+// CHECK: memref.load %[[ENTRIES]]
+// CHECK: scf.condition
+// CHECK: "attn.wgmma"({{.*}}) {transpose_b}
+// CHECK: memref.load %[[DRAWN]]
+
+!qk = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
+!vo = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
+!lse = memref<?x?x?xf32, strided<[?, ?, ?]>>
+module attributes {attn.target = "sm_90a"} {
+  func.func @a(%Q: !qk {attn.arg = "q"}, %K: !qk {attn.arg = "k"},
+      %V: !vo {attn.arg = "v"}, %O: !vo {attn.arg = "o"}, %LSE: !lse {attn.arg = "lse"},
+      %batch: i32 {attn.arg = "size:batch"}, %heads: i32 {attn.arg = "size:heads"}, %kv_heads: i32 {attn.arg = "size:kv_heads"},
+      %q_len: i32 {attn.arg = "size:q_len"}, %kv_len: i32 {attn.arg = "size:kv_len"}) {
+    %scale = arith.constant 0.125 : f32
+    "attn.attention"(%Q, %K, %V, %O, %LSE, %scale) {classify = @a.classify, group = 0 : i32, kv_bounds = @a.kv_bounds, mask = @a.mask}
+        : (!qk, !qk, !vo, !vo, !lse, f32) -> ()
+    return
+  }
+  func.func private @a.mask(%b: i32, %h: i32, %h_kv: i32, %q: i32, %kv: i32,
+      %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> i1 {
+    %r = arith.cmpi sle, %kv, %q : i32
+    return %r : i1
+  }
+  func.func private @a.classify(%b: i32, %h: i32, %h_kv: i32, %q0: i32, %q1: i32, %k0: i32, %k1: i32,
+      %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> i32 {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c2 = arith.constant 2 : i32
+    %all = arith.cmpi sle, %k1, %q0 : i32
+    %some = arith.cmpi sle, %k0, %q1 : i32
+    %x = arith.select %some, %c1, %c0 : i32
+    %r = arith.select %all, %c2, %x : i32
+    return %r : i32
+  }
+  func.func private @a.kv_bounds(%b: i32, %h: i32, %h_kv: i32, %q0: i32, %q1: i32,
+      %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> (i32, i32) {
+    %c0 = arith.constant 0 : i32
+    return %c0, %q1 : i32, i32
+  }
+}

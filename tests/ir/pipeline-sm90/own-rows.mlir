@@ -1,0 +1,49 @@
+// RUN: attnc --run-pass=tile %s | FileCheck %s
+// Dense bounds: the range of keys is that of the whole tile, the class of a block that of the
+// consumer's own 64 rows.
+
+// CHECK-LABEL: func.func @a(
+// CHECK: %[[Q0:.*]] = arith.muli {{.*}}, %c256_i32
+// CHECK: %[[W:.*]] = "attn.consumer"()
+// CHECK: %[[OFFSET:.*]] = arith.muli %[[W]], %c64_i32
+// CHECK: %[[ROW0:.*]] = arith.addi %[[Q0]], %[[OFFSET]]
+// CHECK: "attn.load"({{.*}}%[[ROW0]], {{.*}}) {name = "q"} : {{.*}} -> memref<64x64xbf16
+// CHECK: scf.for {{.*}}vector<64x64xf32>
+// CHECK: "attn.softmax_step"
+// CHECK: "attn.store"
+
+!qk = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
+!vo = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
+!lse = memref<?x?x?xf32, strided<[?, ?, ?]>>
+module attributes {attn.target = "sm_90a"} {
+  func.func @a(%Q: !qk {attn.arg = "q"}, %K: !qk {attn.arg = "k"},
+      %V: !vo {attn.arg = "v"}, %O: !vo {attn.arg = "o"}, %LSE: !lse {attn.arg = "lse"},
+      %batch: i32 {attn.arg = "size:batch"}, %heads: i32 {attn.arg = "size:heads"}, %kv_heads: i32 {attn.arg = "size:kv_heads"},
+      %q_len: i32 {attn.arg = "size:q_len"}, %kv_len: i32 {attn.arg = "size:kv_len"}) {
+    %scale = arith.constant 0.125 : f32
+    "attn.attention"(%Q, %K, %V, %O, %LSE, %scale) {classify = @a.classify, dense, group = 0 : i32, kv_bounds = @a.kv_bounds, mask = @a.mask}
+        : (!qk, !qk, !vo, !vo, !lse, f32) -> ()
+    return
+  }
+  func.func private @a.mask(%b: i32, %h: i32, %h_kv: i32, %q: i32, %kv: i32,
+      %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> i1 {
+    %r = arith.cmpi sle, %kv, %q : i32
+    return %r : i1
+  }
+  func.func private @a.classify(%b: i32, %h: i32, %h_kv: i32, %q0: i32, %q1: i32, %k0: i32, %k1: i32,
+      %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> i32 {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %c2 = arith.constant 2 : i32
+    %all = arith.cmpi sle, %k1, %q0 : i32
+    %some = arith.cmpi sle, %k0, %q1 : i32
+    %x = arith.select %some, %c1, %c0 : i32
+    %r = arith.select %all, %c2, %x : i32
+    return %r : i32
+  }
+  func.func private @a.kv_bounds(%b: i32, %h: i32, %h_kv: i32, %q0: i32, %q1: i32,
+      %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> (i32, i32) {
+    %c0 = arith.constant 0 : i32
+    return %c0, %q1 : i32, i32
+  }
+}
