@@ -47,7 +47,7 @@ static MlirValue issue_qk(struct roles *r, const MlirValue carried[C_COUNT],
         ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
     if (!is_first && r->pingpong)
         ir_bar_sync(b, turn_barrier(r, 0), 256);
-    MlirValue q = ir_stage(b, r->q_tiles, r->consumer);
+    MlirValue q = ir_stage(b, r->q_tiles, r->q_slot);
     MlirValue zero = ir_splat(b, mlirValueGetType(ir_result(r->qk, 0)), 0);
     ir_wgmma_fence(b);
     MlirValue s = ir_wgmma(b, q, ir_stage(b, r->k_tiles, k.stage), zero, true);
@@ -132,7 +132,7 @@ static void consume_block(struct roles *r, struct scope *scope,
 /* The last P·V. */
 static void consume_tail(struct roles *r, MlirValue carried[C_COUNT]) {
     struct ring v = {carried[C_VS], carried[C_VP]};
-    ir_mbarrier_arrive(&r->b, r->q_empty, r->consumer, false);
+    ir_mbarrier_arrive(&r->b, r->q_empty, r->q_slot, false);
     ir_mbarrier_wait(&r->b, r->v_full, v.stage, v.parity);
     ir_wgmma_fence(&r->b);
     MlirValue acc = issue_pv(r, carried[C_P], carried[C_ACC], v);
@@ -208,6 +208,7 @@ enum {
     T_KP,
     T_VS,
     T_VP,
+    T_QS,
     T_QP,
     T_COUNT
 }; /* results of a tile */
@@ -228,29 +229,30 @@ static void consume_blocks(struct roles *r, const struct scope *tile,
         start[C_KS + i] = carried[T_KS + i];
     MlirValue entry = {NULL}, some;
     if (r->is_list) {
-        ir_mbarrier_wait(b, r->q_full, r->consumer, carried[T_QP]);
+        ir_mbarrier_wait(b, r->q_full, r->q_slot, carried[T_QP]);
         entry = next_entry(r, start);
         some = ir_cmpi(b, IR_SGE, entry, role_number(r, 0));
     } else {
         some = ir_cmpi(b, IR_SGT, role_image(tile, ir_operand(r->loop, 1)),
                        role_number(r, 0));
     }
-    MlirValue flipped = ir_xori(b, carried[T_QP], role_number(r, 1));
+    struct ring q = {carried[T_QS], carried[T_QP]};
+    q = role_ring_next(r, q, r->q_stages);
     struct ir_if branch = ir_if_begin(b, some, types, T_COUNT, true);
     if (r->is_list) {
         consume_listed(r, tile, entry, start);
     } else {
-        ir_mbarrier_wait(b, r->q_full, r->consumer, carried[T_QP]);
+        ir_mbarrier_wait(b, r->q_full, r->q_slot, carried[T_QP]);
         consume_counted(r, tile, start);
     }
     consume_tail(r, start);
     MlirValue done[T_COUNT] = {start[C_ACC], start[C_M],  start[C_L],
                                start[C_KS],  start[C_KP], start[C_VS],
-                               start[C_VP],  flipped};
+                               start[C_VP],  q.stage,     q.parity};
     ir_if_else(b, &branch, done, T_COUNT);
     if (r->is_list) {
-        ir_mbarrier_arrive(b, r->q_empty, r->consumer, false);
-        carried[T_QP] = flipped;
+        ir_mbarrier_arrive(b, r->q_empty, r->q_slot, false);
+        carried[T_QS] = q.stage, carried[T_QP] = q.parity;
     }
     ir_if_end(b, &branch, carried, T_COUNT);
     for (size_t i = 0; i < T_COUNT; i++)
@@ -277,12 +279,13 @@ void role_consumer(struct roles *r, MlirValue warpgroup) {
         ir_if_end(b, &branch, NULL, 0);
     }
     MlirValue zero = role_number(r, 0), carried[T_COUNT];
-    MlirValue inits[RINGS] = {zero, zero, zero, zero, zero};
+    MlirValue inits[RINGS] = {zero, zero, zero, zero, zero, zero};
     struct tile_loop loop = role_tiles_begin(r, inits, RINGS, false,
                                              "consumer: its rows of each tile");
     struct scope tile = role_tile_head(r, loop.tile, r->consumer);
     for (size_t i = 0; i < RINGS; i++)
         carried[T_KS + i] = role_tiles_arg(&loop, i);
+    r->q_slot = role_q_slot(r, carried[T_QS], r->consumer);
     consume_blocks(r, &tile, carried);
     size_t results = r->is_list ? r->state : 0;
     for (size_t i = 0; i < 3; i++)

@@ -56,17 +56,20 @@ static struct ring produce_block(struct roles *r, struct scope *scope,
 }
 
 /* Copies the tile's rows of Q, a slot for each consumer. */
-static void produce_q(struct roles *r, struct scope *scope, MlirValue parity) {
+static struct ring produce_q(struct roles *r, struct scope *scope,
+                             struct ring ring) {
     struct ir_builder *b = &r->b;
     struct ir_if copying = begin_copying(r);
     for (int i = 0; i < r->consumers; i++) {
-        struct ring slot = {role_number(r, i), parity};
+        MlirValue consumer = role_number(r, i);
+        struct ring slot = {role_q_slot(r, ring.stage, consumer), ring.parity};
         role_wait_empty(r, r->q_empty, slot);
         MlirValue row = ir_addi(b, role_image(scope, ir_operand(r->q_load, 3)),
                                 role_number(r, 64 * i));
         emit_copy(r, scope, r->q_load, row, r->q_tiles, r->q_full, slot.stage);
     }
     end_copying(r, &copying);
+    return role_ring_next(r, ring, r->q_stages);
 }
 
 /* First row of block number i of a counted loop. */
@@ -82,6 +85,7 @@ enum {
     P_KP,
     P_VS,
     P_VP,
+    P_QS,
     P_QP,
     P_COUNT
 }; /* what the producer carries along */
@@ -94,14 +98,15 @@ static void produce_counted(struct roles *r, struct scope *tile,
     MlirValue none = {NULL}, count = role_image(tile, ir_operand(r->loop, 1));
     MlirValue zero = role_number(r, 0), one = role_number(r, 1);
     MlirType i32 = ir_type_i32(b->context);
-    MlirType types[P_COUNT] = {i32, i32, i32, i32, i32};
+    MlirType types[P_COUNT] = {i32, i32, i32, i32, i32, i32};
     struct ir_if some =
         ir_if_begin(b, ir_cmpi(b, IR_SGT, count, zero), types, P_COUNT, true);
     struct ring k = {carried[P_KS], carried[P_KP]},
-                v = {carried[P_VS], carried[P_VP]};
+                v = {carried[P_VS], carried[P_VP]},
+                q = {carried[P_QS], carried[P_QP]};
     k = produce_block(r, tile, true, k, counted_row(r, tile, r->k_load, zero),
                       none);
-    produce_q(r, tile, carried[P_QP]);
+    q = produce_q(r, tile, q);
     MlirValue inits[4] = {k.stage, k.parity, v.stage, v.parity};
     struct ir_for loop = ir_for_begin(b, one, count, one, inits, 4);
     k = (struct ring){ir_for_arg(&loop, 0), ir_for_arg(&loop, 1)};
@@ -117,10 +122,9 @@ static void produce_counted(struct roles *r, struct scope *tile,
     MlirValue last = ir_subi(b, count, one);
     v = produce_block(r, tile, false, v, counted_row(r, tile, r->v_load, last),
                       none);
-    MlirValue flipped = ir_xori(b, carried[P_QP], one);
     ir_if_else(b, &some,
                (MlirValue[]){ir_result(loop.op, 0), ir_result(loop.op, 1),
-                             v.stage, v.parity, flipped},
+                             v.stage, v.parity, q.stage, q.parity},
                P_COUNT);
     ir_if_end(b, &some, carried, P_COUNT);
     for (size_t i = 0; i < P_COUNT; i++)
@@ -175,7 +179,8 @@ static void produce_listed(struct roles *r, struct scope *tile,
     MlirValue values[MAX_SEARCH + OWN], found[MAX_SEARCH + OWN];
     size_t search = r->state, total = search + OWN;
     assert(search <= MAX_SEARCH);
-    produce_q(r, tile, carried[P_QP]);
+    struct ring q = {carried[P_QS], carried[P_QP]};
+    q = produce_q(r, tile, q);
     for (size_t i = 0; i < search; i++)
         values[i] = role_image(tile, ir_operand(r->loop, i));
     for (size_t i = 0; i < 4; i++)
@@ -218,8 +223,8 @@ static void produce_listed(struct roles *r, struct scope *tile,
     ir_mbarrier_arrive(b, r->k_full, k.stage, true);
     end_copying(r, &copying);
     k = role_ring_next(r, k, r->stages);
-    MlirValue next[P_COUNT] = {k.stage, k.parity, v.stage, v.parity,
-                               ir_xori(b, carried[P_QP], role_number(r, 1))};
+    MlirValue next[P_COUNT] = {k.stage,  k.parity, v.stage,
+                               v.parity, q.stage,  q.parity};
     for (size_t i = 0; i < P_COUNT; i++)
         carried[i] = next[i];
 }
@@ -233,7 +238,7 @@ void role_producer(struct roles *r) {
     struct ir_if role = ir_if_begin(
         b, r->is_list ? loads : ir_andi(b, loads, r->elected), NULL, 0, false);
     MlirValue zero = role_number(r, 0);
-    MlirValue carried[P_COUNT] = {zero, zero, zero, zero, zero};
+    MlirValue carried[P_COUNT] = {zero, zero, zero, zero, zero, zero};
     struct tile_loop loop = role_tiles_begin(
         r, carried, P_COUNT, true, "producer: K(0), Q, then K(j+1) and V(j)");
     struct scope tile = role_tile_head(r, loop.tile, zero);

@@ -24,7 +24,7 @@ typedef VEC(MlirOperation) op_list;
 struct roles {
     struct ir_builder b;
     MlirOperation func;
-    int consumers, stages, tile_m;
+    int consumers, stages, q_stages, tile_m;
     bool pingpong;
     /* The kernel as it was. */
     op_list before,
@@ -46,6 +46,7 @@ struct roles {
     MlirValue counter; /* drawn tiles: workspace; null: static order */
     MlirValue drawn, drawn_full, drawn_empty;
     MlirValue warp, elected, consumer;
+    MlirValue q_slot; /* consumer: of the tile in work */
     int shared_bytes;
 };
 
@@ -72,6 +73,8 @@ struct scope role_tile_head(struct roles *r, MlirValue tile,
 
 /* The position behind `ring` in a ring of `stages`. */
 struct ring role_ring_next(struct roles *r, struct ring ring, int stages);
+/* Number of the Q slot of a consumer: `stage` is that of the ring of Q. */
+MlirValue role_q_slot(struct roles *r, MlirValue stage, MlirValue consumer);
 /* Waits until the consumers gave the slot back. */
 void role_wait_empty(struct roles *r, MlirValue empty, struct ring ring);
 

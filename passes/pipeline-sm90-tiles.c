@@ -73,6 +73,14 @@ struct ring role_ring_next(struct roles *r, struct ring ring, int stages) {
                          ir_select(b, wraps, flipped, ring.parity)};
 }
 
+MlirValue role_q_slot(struct roles *r, MlirValue stage, MlirValue consumer) {
+    struct ir_builder *b = &r->b;
+    if (r->q_stages == 1)
+        return consumer;
+    return ir_addi(b, ir_muli(b, stage, role_number(r, r->consumers)),
+                   consumer);
+}
+
 void role_wait_empty(struct roles *r, MlirValue empty, struct ring ring) {
     MlirValue parity = ir_xori(&r->b, ring.parity, role_number(r, 1));
     ir_mbarrier_wait(&r->b, empty, ring.stage, parity);

@@ -18,10 +18,13 @@
  * work while exponentials run.  With `pingpong` the consumers take turns at
  * issuing (named barriers).
  *
- *     ring            full: bytes of the copy     empty: one arrival per
- * consumer warp q               a slot per consumer         arrivals of its own
- * four warps list masks      the producer writes block·2 + whole beside K, -1
- * ends the tile
+ *     ring       full: bytes of the copy    empty: one arrival per
+ *     k, v       one for all consumers      consumer warp
+ *     q          a slot per consumer        warp of its own consumer
+ *
+ * For list masks the producer writes block·2 + whole beside K, -1 ends the
+ * tile.  With attn.q_stages = 2 the next tile's Q is copied while the present
+ * one is in use.
  *
  * Persistent CTAs take every ctas-th tile; kernels whose tiles differ in an
  * unknown way (lists) draw them from a counter in the workspace instead
@@ -70,11 +73,12 @@ static MlirValue emit_mbarriers(struct roles *r, const char *name, int count,
 
 static void emit_shared(struct roles *r) {
     struct ir_builder *b = &r->b;
-    r->q_tiles = emit_tiles(r, r->q_load, r->consumers);
+    int q_slots = r->q_stages * r->consumers;
+    r->q_tiles = emit_tiles(r, r->q_load, q_slots);
     r->k_tiles = emit_tiles(r, r->k_load, r->stages);
     r->v_tiles = emit_tiles(r, r->v_load, r->stages);
-    r->q_full = emit_mbarriers(r, "q_full", r->consumers, 1);
-    r->q_empty = emit_mbarriers(r, "q_empty", r->consumers, 4);
+    r->q_full = emit_mbarriers(r, "q_full", q_slots, 1);
+    r->q_empty = emit_mbarriers(r, "q_empty", q_slots, 4);
     r->k_full = emit_mbarriers(r, "k_full", r->stages, 1);
     r->k_empty = emit_mbarriers(r, "k_empty", r->stages, 4 * r->consumers);
     r->v_full = emit_mbarriers(r, "v_full", r->stages, 1);
@@ -267,6 +271,7 @@ bool pipeline_sm90(struct pass_ctx *ctx, MlirOperation func) {
     int tile_n;
     ir_builder_init(&r.b, mlirOperationGetContext(func), ctx->scratch);
     r.stages = (int)ir_int_attr(func, "attn.stages", 2);
+    r.q_stages = (int)ir_int_attr(func, "attn.q_stages", 1);
     r.consumers = (int)ir_int_attr(func, "attn.consumers", 2);
     r.pingpong = ir_has_attr(func, "attn.pingpong") && r.consumers > 1;
     if (!ir_kernel_tile(func, &r.tile_m, &tile_n) ||

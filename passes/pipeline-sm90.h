@@ -10,7 +10,8 @@
  * front of one key loop with loads of K and V: an scf.for that counts from 0 by
  * 1, or an scf.while whose first part finds the next block and whose body has
  * an op with attn.entry; acc, m, l are the last three loop-carried values;
- *              attn.stages, attn.consumers, attn.pingpong on the kernel;
+ *              attn.stages, attn.q_stages (1 when absent), attn.consumers,
+ *              attn.pingpong on the kernel;
  * establishes  roles, shared tiles, mbarriers, TMA copies and wgmma; a
  * persistent loop over tiles; attn.warps, attn.grid, attn.shared_bytes; breaks
  * nothing. False after an error in ctx->diags. */

@@ -12,9 +12,12 @@ void plan_write(MlirOperation func, const struct schedule_plan *plan) {
     ir_set_kernel_tile(func, plan->tile_m, plan->tile_n);
     ir_set_kernel_warps(func, plan->warps);
     ir_set_attr(func, "attn.stages", ir_attr_i32(context, plan->stages));
-    if (plan->consumers > 0)
+    if (plan->consumers > 0) {
         ir_set_attr(func, "attn.consumers",
                     ir_attr_i32(context, plan->consumers));
+        ir_set_attr(func, "attn.q_stages",
+                    ir_attr_i32(context, plan->q_stages));
+    }
     if (plan->pingpong)
         ir_set_attr(func, "attn.pingpong", ir_attr_unit(context));
     ir_set_attr(
@@ -88,6 +91,8 @@ bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
     out_plan->longest_first = !order || strcmp(order, "linear") != 0;
     if (order)
         out_plan->dynamic = strcmp(order, "dynamic") == 0;
+    out_plan->q_stages =
+        (int)ir_int_attr(func, "attn.q_stages", out_plan->q_stages);
     int warps = ir_kernel_warps(func);
     if (warps != 0 && out_plan->consumers == 0) {
         out_plan->warps = warps;

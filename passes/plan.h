@@ -2,6 +2,7 @@
  *
  *     attn.tile = array<i32: M, N>   attn.warps   attn.stages   : i32
  *     attn.consumers : i32           consumer warpgroups, where there are roles
+ *     attn.q_stages : i32            buffers of Q, where there are roles
  *     attn.pingpong                  unit: they take turns at issuing products
  *     attn.q_registers               unit: Q is kept in registers
  *     attn.rescale_threshold         f32, tau in log2 units; absent: 0

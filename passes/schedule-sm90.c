@@ -73,7 +73,7 @@ static void account(const struct schedule_problem *problem,
     plan->shared_k = plan->tile_n * problem->head_dim_qk * 2;
     plan->shared_v = plan->tile_n * problem->head_dim_v * 2;
     plan->shared_list = BARRIER_BYTES;
-    plan->shared_bytes = plan->shared_q +
+    plan->shared_bytes = plan->q_stages * plan->shared_q +
                          plan->stages * (plan->shared_k + plan->shared_v) +
                          plan->shared_list;
     plan->ctas_per_sm = 1;
@@ -124,6 +124,19 @@ static void choose_stages(const struct schedule_problem *problem,
         if (fits(target, plan))
             return;
     }
+    account(problem, plan);
+}
+
+/* With a second buffer the next tile's Q is copied while the present one is in
+ * use; K and V come first. */
+static void choose_q_stages(const struct schedule_problem *problem,
+                            const struct target_limits *target,
+                            struct schedule_plan *plan) {
+    plan->q_stages = 2;
+    account(problem, plan);
+    if (fits(target, plan))
+        return;
+    plan->q_stages = 1;
     account(problem, plan);
 }
 
@@ -267,12 +280,14 @@ bool schedule_resolve_roles(const struct schedule_problem *problem,
                             struct schedule_plan *out_plan) {
     struct schedule_plan wish = wish_of(pinned);
     struct schedule_plan plan = {.target = target->name,
+                                 .q_stages = 1,
                                  .longest_first = true,
                                  .dynamic = problem->has_mask,
                                  .rescale_threshold = default_threshold};
     choose_tile(problem, target, &wish, &plan);
     if (!wish.stages)
         choose_stages(problem, target, &plan);
+    choose_q_stages(problem, target, &plan);
     plan.pingpong = plan.consumers == 2 || plan.consumers == 3;
     if (pinned) {
         if (pinned->given[SCHEDULE_OVERLAP])

@@ -30,6 +30,7 @@ struct schedule_plan {
     int warps;          /* of a CTA; rows are split over them */
     int consumers;    /* warpgroups of 64 rows beside a producer; 0: no roles */
     bool pingpong;    /* consumers take turns at issuing products */
+    int q_stages;     /* tiles of Q in shared memory at once, 1 or 2 */
     bool q_registers; /* Q stays in registers; else read from shared memory per
                          block */
     float rescale_threshold; /* tau of `rescale` in log2 units, 0: rescale every
@@ -41,7 +42,7 @@ struct schedule_plan {
     int shared_q, shared_k, shared_v; /* bytes; K and V of one stage */
     int shared_list; /* bytes of the key-block list, reserved whether it is used
                         or not */
-    int shared_bytes; /* in all: q + stages * (k + v) + list */
+    int shared_bytes; /* in all: q_stages * q + stages * (k + v) + list */
     int registers_acc, registers_s,
         registers_q;     /* accumulator, scores and Q of a thread */
     int registers_other; /* addresses, running values, operand fragments */

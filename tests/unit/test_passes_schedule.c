@@ -51,6 +51,26 @@ Test(schedule, every_head_dim_has_a_plan_that_fits) {
     }
 }
 
+/* Q is there twice where K and V leave room: 128 x 128 keys at D128 do, 256
+ * columns of head dimension do not. */
+Test(schedule, roles_have_two_buffers_of_q_where_they_fit) {
+    struct schedule_problem p = problem(128, 128);
+    struct schedule_plan plan;
+    p.target = "sm_90a";
+    p.has_mask = p.has_sparse_mask = true;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_eq(plan.stages, 2);
+    cr_assert_eq(plan.q_stages, 2);
+    cr_assert_eq(plan.shared_bytes,
+                 2 * plan.shared_q +
+                     plan.stages * (plan.shared_k + plan.shared_v) +
+                     plan.shared_list);
+    p.head_dim_qk = p.head_dim_v = 256;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_eq(plan.stages, 2);
+    cr_assert_eq(plan.q_stages, 1);
+}
+
 Test(schedule, the_account_adds_up) {
     struct schedule_problem p = problem(128, 128);
     struct schedule_plan plan;

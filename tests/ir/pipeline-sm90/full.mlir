@@ -5,11 +5,11 @@
 // CHECK-LABEL: func.func @a(
 // CHECK-SAME: attn.consumers = 4 : i32
 // CHECK-SAME: attn.grid = ["sm_count", "q_len", "256", "ceildiv", "heads", "mul", "batch", "mul", "min"]
-// CHECK-SAME: attn.row_warps = 4 : i32, attn.shared_bytes = 98496 : i32
+// CHECK-SAME: attn.q_stages = 2 : i32, attn.rescale_threshold = {{.*}}, attn.row_warps = 4 : i32, attn.shared_bytes = {{[0-9]+}} : i32
 // CHECK-SAME: attn.warps = 20 : i32
-// CHECK-DAG: "attn.shared"() {byte_offset = 0 : i32, name = "q", swizzle_bytes = 128 : i32} : () -> memref<4x64x64xbf16
-// CHECK-DAG: %[[K:.*]] = "attn.shared"() {byte_offset = 32768 : i32, name = "k", swizzle_bytes = 128 : i32} : () -> memref<4x64x64xbf16
-// CHECK-DAG: %[[V:.*]] = "attn.shared"() {byte_offset = 65536 : i32, name = "v", swizzle_bytes = 128 : i32} : () -> memref<4x64x64xbf16
+// CHECK-DAG: "attn.shared"() {byte_offset = 0 : i32, name = "q", swizzle_bytes = 128 : i32} : () -> memref<8x64x64xbf16
+// CHECK-DAG: %[[K:.*]] = "attn.shared"() {byte_offset = 65536 : i32, name = "k", swizzle_bytes = 128 : i32} : () -> memref<4x64x64xbf16
+// CHECK-DAG: %[[V:.*]] = "attn.shared"() {byte_offset = 98304 : i32, name = "v", swizzle_bytes = 128 : i32} : () -> memref<4x64x64xbf16
 // CHECK-DAG: %[[KFULL:.*]] = "attn.mbarriers"() {arrivals = 1 : i32, byte_offset = {{.*}}, name = "k_full"}
 // CHECK-DAG: %[[KEMPTY:.*]] = "attn.mbarriers"() {arrivals = 16 : i32, byte_offset = {{.*}}, name = "k_empty"}
 // CHECK-DAG: %[[VFULL:.*]] = "attn.mbarriers"() {arrivals = 1 : i32, byte_offset = {{.*}}, name = "v_full"}
