@@ -311,16 +311,23 @@ static void finish_reduction(struct isel *is, struct member *m) {
     result->owned = true;
 }
 
+/* Sums kept for the elements of one run are not for code elsewhere: it may stand behind a
+ * branch around this one. */
+static void forget_sums(struct member *m) {
+    for (int n = 0; n < m->in_count; n++) {
+        m->in[n]->run_rows = NULL;
+        m->in[n]->temps_group = -1;
+    }
+}
+
 static void clean_run(struct run *run) {
     for (size_t k = 0; k < run->members.count; k++) {
         struct member *m = &run->members.data[k];
         m->result->in_run = false;
         m->result->numbered = false;
-        for (int n = 0; n < m->in_count; n++) {
+        for (int n = 0; n < m->in_count; n++)
             m->in[n]->run_uses = 0;
-            m->in[n]->run_rows = NULL;
-            m->in[n]->temps_group = -1;
-        }
+        forget_sums(m);
     }
 }
 
@@ -426,6 +433,7 @@ static void emit_now(struct isel *is, struct member *m) {
         e.dest = PTX_NOTHING;
         result->elems[r] = element_emit(m->rule, &e);
     }
+    forget_sums(m);
     isel_release(is, m->op);
     isel_bind(is, ir_result(m->op, 0), result);
 }
@@ -438,6 +446,7 @@ static void read_now(struct isel *is, struct member *m) {
     for (int r = 0; r < rows; r++)
         result->elems[r] =
             read_plan_element(is, m->read, r / 2, r % 2, 0, 0, PTX_NOTHING);
+    forget_sums(m);
     isel_release(is, m->op);
     isel_bind(is, ir_result(m->op, 0), result);
 }
