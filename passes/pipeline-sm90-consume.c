@@ -11,7 +11,7 @@
  * the block before, whose P waits for its V. */
 enum { C_ACC, C_M, C_L, C_P, C_KS, C_KP, C_VS, C_VP, C_COUNT };
 
-static MlirValue turn_barrier(struct roles *r, int ahead) {
+MlirValue role_turn_barrier(struct roles *r, int ahead) {
     struct ir_builder *b = &r->b;
     MlirValue turn = ir_addi(b, r->consumer, role_number(r, ahead));
     MlirValue wraps = ir_cmpi(b, IR_SGE, turn, role_number(r, r->consumers));
@@ -46,7 +46,7 @@ static MlirValue issue_qk(struct roles *r, const MlirValue carried[C_COUNT],
     if (!r->is_list)
         ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
     if (!is_first && r->pingpong)
-        ir_bar_sync(b, turn_barrier(r, 0), 256);
+        ir_bar_sync(b, role_turn_barrier(r, 0), 256);
     MlirValue q = ir_stage(b, r->q_tiles, r->q_slot);
     MlirValue zero = ir_splat(b, mlirValueGetType(ir_result(r->qk, 0)), 0);
     ir_wgmma_fence(b);
@@ -55,7 +55,7 @@ static MlirValue issue_qk(struct roles *r, const MlirValue carried[C_COUNT],
     if (!is_first) {
         *in_flight = issue_pv(r, carried[C_P], carried[C_ACC], v);
         if (r->pingpong)
-            ir_bar_arrive(b, turn_barrier(r, 1), 256);
+            ir_bar_arrive(b, role_turn_barrier(r, 1), 256);
     }
     s = ir_wgmma_wait(b, s, is_first ? 0 : 1);
     ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
@@ -143,16 +143,18 @@ static void consume_tail(struct roles *r, MlirValue carried[C_COUNT]) {
 
 static const char mainloop_title[] = "mainloop: S = Q K(j)^T, O += P V(j-1)";
 
+/* Passes begin <= i < end of the key loop, the first of them peeled off. */
 static void consume_counted(struct roles *r, const struct scope *tile,
+                            MlirValue begin, MlirValue end,
                             MlirValue carried[C_COUNT]) {
     struct ir_builder *b = &r->b;
-    MlirValue count = role_image(tile, ir_operand(r->loop, 1)),
-              iv = mlirBlockGetArgument(r->loop_body, 0);
+    MlirValue one = role_number(r, 1);
+    MlirValue iv = mlirBlockGetArgument(r->loop_body, 0);
     struct scope first = {ir_map_create(b->arena), tile->inner};
-    ir_map_set(first.inner, iv, role_number(r, 0));
+    ir_map_set(first.inner, iv, begin);
     consume_block(r, &first, carried, true);
-    struct ir_for loop = ir_for_begin(b, role_number(r, 1), count,
-                                      role_number(r, 1), carried, C_COUNT);
+    struct ir_for loop = ir_for_begin(b, ir_addi(b, begin, one), end, one,
+                                      carried, C_COUNT);
     role_name_section(r, loop.op, mainloop_title);
     for (size_t i = 0; i < C_COUNT; i++)
         carried[i] = ir_for_arg(&loop, i);
@@ -164,37 +166,39 @@ static void consume_counted(struct roles *r, const struct scope *tile,
         carried[i] = ir_result(loop.op, i);
 }
 
-/* Waits for the next entry of the list; negative at the end. */
-static MlirValue next_entry(struct roles *r, const MlirValue carried[C_COUNT]) {
+/* Waits for the next word of the list: entry·2 + last, negative for a tile
+ * without blocks. */
+static MlirValue next_word(struct roles *r, const MlirValue carried[C_COUNT]) {
     struct ir_builder *b = &r->b;
     ir_mbarrier_wait(b, r->k_full, carried[C_KS], carried[C_KP]);
     return ir_uniform(b, ir_load_element(b, r->entries, &carried[C_KS], 1));
 }
 
 static void consume_listed(struct roles *r, const struct scope *tile,
-                           MlirValue entry, MlirValue carried[C_COUNT]) {
+                           MlirValue word, MlirValue carried[C_COUNT]) {
     struct ir_builder *b = &r->b;
+    MlirValue one = role_number(r, 1);
     struct scope first = {ir_map_create(b->arena), tile->inner};
-    ir_map_set(first.inner, ir_result(r->entry, 0), entry);
+    ir_map_set(first.inner, ir_result(r->entry, 0), ir_shrui(b, word, one));
     consume_block(r, &first, carried, true);
     MlirValue values[C_COUNT + 1];
     for (size_t i = 0; i < C_COUNT; i++)
         values[i] = carried[i];
-    values[C_COUNT] = entry;
+    values[C_COUNT] = word;
     struct ir_while loop = ir_while_begin(b, values, C_COUNT + 1);
     role_name_section(r, loop.op, mainloop_title);
-    for (size_t i = 0; i < C_COUNT; i++)
+    for (size_t i = 0; i <= C_COUNT; i++)
         values[i] = ir_while_arg(&loop, 0, i);
-    values[C_COUNT] = next_entry(r, values);
-    MlirValue more = ir_cmpi(b, IR_SGE, values[C_COUNT], role_number(r, 0));
+    MlirValue last = ir_andi(b, values[C_COUNT], one);
+    MlirValue more = ir_cmpi(b, IR_EQ, last, role_number(r, 0));
     ir_while_do(b, &loop, more, values, C_COUNT + 1);
     for (size_t i = 0; i < C_COUNT; i++)
         values[i] = ir_while_arg(&loop, 1, i);
     struct scope block = {ir_map_create(b->arena), tile->inner};
+    values[C_COUNT] = next_word(r, values);
     ir_map_set(block.inner, ir_result(r->entry, 0),
-               ir_while_arg(&loop, 1, C_COUNT));
+               ir_shrui(b, values[C_COUNT], one));
     consume_block(r, &block, values, false);
-    values[C_COUNT] = ir_while_arg(&loop, 1, C_COUNT);
     ir_while_end(b, &loop, values, C_COUNT + 1);
     for (size_t i = 0; i < C_COUNT; i++)
         carried[i] = ir_result(loop.op, i);
@@ -227,42 +231,55 @@ static void consume_blocks(struct roles *r, const struct scope *tile,
         types[i] = mlirValueGetType(carried[i]);
     for (size_t i = 0; i < 4; i++)
         start[C_KS + i] = carried[T_KS + i];
-    MlirValue entry = {NULL}, some;
+    bool has_own = !mlirOperationIsNull(r->own);
+    MlirValue word = {NULL}, some, zero = role_number(r, 0);
+    MlirValue count = zero, begin = zero;
+    if (!r->is_list)
+        count = role_image(tile, ir_operand(r->loop, 1));
+    MlirValue end = count;
+    if (has_own) {
+        begin = role_image(tile, ir_operand(r->own, 0));
+        end = role_image(tile, ir_operand(r->own, 1));
+    }
     if (r->is_list) {
-        ir_mbarrier_wait(b, r->q_full, r->q_slot, carried[T_QP]);
-        entry = next_entry(r, start);
-        some = ir_cmpi(b, IR_SGE, entry, role_number(r, 0));
+        word = next_word(r, start);
+        some = ir_cmpi(b, IR_SGE, word, role_number(r, 0));
     } else {
-        some = ir_cmpi(b, IR_SGT, role_image(tile, ir_operand(r->loop, 1)),
-                       role_number(r, 0));
+        some = ir_cmpi(b, IR_SGT, end, begin);
     }
     struct ring q = {carried[T_QS], carried[T_QP]};
     q = role_ring_next(r, q, r->q_stages);
     struct ir_if branch = ir_if_begin(b, some, types, T_COUNT, true);
-    if (r->is_list) {
-        consume_listed(r, tile, entry, start);
-    } else {
-        ir_mbarrier_wait(b, r->q_full, r->q_slot, carried[T_QP]);
-        consume_counted(r, tile, start);
-    }
+    if (has_own)
+        role_skip_blocks(r, zero, begin, start + C_KS);
+    ir_mbarrier_wait(b, r->q_full, r->q_slot, carried[T_QP]);
+    if (r->is_list)
+        consume_listed(r, tile, word, start);
+    else
+        consume_counted(r, tile, begin, end, start);
     consume_tail(r, start);
+    if (has_own)
+        role_skip_blocks(r, end, count, start + C_KS);
     MlirValue done[T_COUNT] = {start[C_ACC], start[C_M],  start[C_L],
                                start[C_KS],  start[C_KP], start[C_VS],
                                start[C_VP],  q.stage,     q.parity};
     ir_if_else(b, &branch, done, T_COUNT);
-    if (r->is_list) {
-        ir_mbarrier_arrive(b, r->q_empty, r->q_slot, false);
-        carried[T_QS] = q.stage, carried[T_QP] = q.parity;
-    }
-    ir_if_end(b, &branch, carried, T_COUNT);
-    for (size_t i = 0; i < T_COUNT; i++)
-        carried[i] = ir_result(branch.op, i);
-    if (r->is_list) { /* the slot of the entry -1 */
+    if (r->is_list) { /* the slot of the word -1 */
         struct ring k = {carried[T_KS], carried[T_KP]};
         ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
         k = role_ring_next(r, k, r->stages);
         carried[T_KS] = k.stage, carried[T_KP] = k.parity;
     }
+    if (has_own) {
+        struct ring old = {carried[T_QS], carried[T_QP]};
+        MlirValue any = ir_cmpi(b, IR_SGT, count, zero);
+        role_skip_tile(r, count, old, carried + T_KS);
+        carried[T_QS] = ir_select(b, any, q.stage, old.stage);
+        carried[T_QP] = ir_select(b, any, q.parity, old.parity);
+    }
+    ir_if_end(b, &branch, carried, T_COUNT);
+    for (size_t i = 0; i < T_COUNT; i++)
+        carried[i] = ir_result(branch.op, i);
 }
 
 void role_consumer(struct roles *r, MlirValue warpgroup) {

@@ -4,7 +4,14 @@
  * Its program is a slice of the kernel: the ops that the rows of loads need.
  * Blocks of a counted loop are known, so that one lane does it all; blocks of a
  * list are found by the whole warp (the first part of the kernel's while loop),
- * then one lane copies. */
+ * then one lane copies.
+ *
+ *     counted    K(0) Q K(1) V(0) K(2) V(1) ... V(last)
+ *     listed     the same, the search for block j+1 going before K(j)
+ *
+ * Beside K of a listed block goes the word entry·2 + last; -1 stands for a tile
+ * without blocks.  Nothing is waited for between the last copy of a tile and
+ * the search of the next, which so runs while the consumers finish. */
 #include <assert.h>
 
 #include "passes/pipeline-sm90-roles.h"
@@ -131,20 +138,6 @@ static void produce_counted(struct roles *r, struct scope *tile,
         carried[i] = ir_result(some.op, i);
 }
 
-/* The V block whose K went before it, if there was one. */
-static struct ring produce_late_v(struct roles *r, struct scope *tile,
-                                  struct ring v, MlirValue row) {
-    struct ir_builder *b = &r->b;
-    MlirType i32 = ir_type_i32(b->context);
-    MlirType types[2] = {i32, i32};
-    MlirValue exists = ir_cmpi(b, IR_SGE, row, role_number(r, 0));
-    struct ir_if branch = ir_if_begin(b, exists, types, 2, true);
-    struct ring next = produce_block(r, tile, false, v, row, (MlirValue){NULL});
-    ir_if_else(b, &branch, (MlirValue[]){next.stage, next.parity}, 2);
-    ir_if_end(b, &branch, (MlirValue[]){v.stage, v.parity}, 2);
-    return (struct ring){ir_result(branch.op, 0), ir_result(branch.op, 1)};
-}
-
 /* Copies the while loop's search for the next block; `found` receives what it
  * passes on (without the softmax state); returns its condition. */
 static MlirValue clone_search(struct roles *r, const struct scope *tile,
@@ -162,34 +155,97 @@ static MlirValue clone_search(struct roles *r, const struct scope *tile,
     return role_image(&scope, ir_operand(op, 0));
 }
 
-/* Q; for each block that the search finds K with its entry, then V of the block
- * before; the last V; the entry -1. */
+/* What the search for blocks carries along: rings, and two blocks under way. */
+enum {
+    L_KS,
+    L_KP,
+    L_VS,
+    L_VP,
+    L_QS,
+    L_QP,
+    L_ENTRY, /* found, its K not copied yet; negative: none */
+    L_ROW,   /* of that block's keys */
+    L_V_ROW, /* of the block whose V comes next; negative: none */
+    L_COUNT
+};
+
+/* K of the block that was found before, with its entry; then Q behind the first
+ * block, else V of the block before. */
+static void produce_found(struct roles *r, struct scope *tile, MlirValue more,
+                          MlirValue own[L_COUNT]) {
+    enum { CHANGED = 6 };
+    struct ir_builder *b = &r->b;
+    MlirType i32 = ir_type_i32(b->context);
+    MlirType types[CHANGED] = {i32, i32, i32, i32, i32, i32};
+    MlirValue none = {NULL}, zero = role_number(r, 0);
+    struct ring k = {own[L_KS], own[L_KP]}, v = {own[L_VS], own[L_VP]},
+                q = {own[L_QS], own[L_QP]};
+    MlirValue exists = ir_cmpi(b, IR_SGE, own[L_ENTRY], zero);
+    struct ir_if found = ir_if_begin(b, exists, types, CHANGED, true);
+    MlirValue last = ir_extui(b, ir_xori(b, more, ir_const_bool(b, true)), i32);
+    MlirValue word = ir_ori(b, ir_shli(b, own[L_ENTRY], role_number(r, 1)), last);
+    k = produce_block(r, tile, true, k, own[L_ROW], word);
+    MlirValue late = ir_cmpi(b, IR_SGE, own[L_V_ROW], zero);
+    struct ir_if second = ir_if_begin(b, late, types, 4, true);
+    struct ring next = produce_block(r, tile, false, v, own[L_V_ROW], none);
+    ir_if_else(b, &second,
+               (MlirValue[]){next.stage, next.parity, q.stage, q.parity}, 4);
+    next = produce_q(r, tile, q);
+    ir_if_end(b, &second,
+              (MlirValue[]){v.stage, v.parity, next.stage, next.parity}, 4);
+    MlirValue rings[CHANGED] = {k.stage, k.parity};
+    for (size_t i = 0; i < 4; i++)
+        rings[2 + i] = ir_result(second.op, i);
+    ir_if_else(b, &found, rings, CHANGED);
+    ir_if_end(b, &found, own, CHANGED);
+    for (size_t i = 0; i < CHANGED; i++)
+        own[i] = ir_result(found.op, i);
+    own[L_V_ROW] = own[L_ROW];
+}
+
+/* Behind the last K of a tile: its V; for a tile without blocks the entry -1
+ * alone. */
+static void produce_end(struct roles *r, struct scope *tile,
+                        MlirValue own[L_COUNT]) {
+    struct ir_builder *b = &r->b;
+    MlirType i32 = ir_type_i32(b->context), types[4] = {i32, i32, i32, i32};
+    struct ring k = {own[L_KS], own[L_KP]}, v = {own[L_VS], own[L_VP]};
+    MlirValue none = {NULL};
+    MlirValue some = ir_cmpi(b, IR_SGE, own[L_V_ROW], role_number(r, 0));
+    struct ir_if branch = ir_if_begin(b, some, types, 4, true);
+    struct ring next = produce_block(r, tile, false, v, own[L_V_ROW], none);
+    ir_if_else(b, &branch,
+               (MlirValue[]){k.stage, k.parity, next.stage, next.parity}, 4);
+    struct ir_if copying = begin_copying(r);
+    role_wait_empty(r, r->k_empty, k);
+    ir_store_element(b, role_number(r, -1), r->entries, &k.stage, 1);
+    ir_mbarrier_arrive(b, r->k_full, k.stage, true);
+    end_copying(r, &copying);
+    next = role_ring_next(r, k, r->stages);
+    ir_if_end(b, &branch,
+              (MlirValue[]){next.stage, next.parity, v.stage, v.parity}, 4);
+    for (size_t i = 0; i < 4; i++)
+        own[i] = ir_result(branch.op, i);
+}
+
+/* The search runs one block ahead of the copies, so that each entry can say
+ * whether it is the tile's last. */
 static void produce_listed(struct roles *r, struct scope *tile,
                            MlirValue carried[P_COUNT]) {
-    enum {
-        MAX_SEARCH = 8,
-        K_STAGE = 0,
-        K_PARITY,
-        V_STAGE,
-        V_PARITY,
-        V_ROW,
-        OWN
-    };
+    enum { MAX_SEARCH = 8 };
     struct ir_builder *b = &r->b;
-    MlirValue values[MAX_SEARCH + OWN], found[MAX_SEARCH + OWN];
-    size_t search = r->state, total = search + OWN;
+    MlirValue values[MAX_SEARCH + L_COUNT], found[MAX_SEARCH + L_COUNT];
+    size_t search = r->state, total = search + L_COUNT;
     assert(search <= MAX_SEARCH);
-    struct ring q = {carried[P_QS], carried[P_QP]};
-    q = produce_q(r, tile, q);
     for (size_t i = 0; i < search; i++)
         values[i] = role_image(tile, ir_operand(r->loop, i));
-    for (size_t i = 0; i < 4; i++)
-        values[search + i] = carried[P_KS + i];
-    values[search + V_ROW] = role_number(r, -1);
+    for (size_t i = 0; i < L_COUNT; i++)
+        values[search + i] = i < P_COUNT ? carried[i] : role_number(r, -1);
     struct ir_while loop = ir_while_begin(b, values, total);
     for (size_t i = 0; i < total; i++)
         found[i] = values[i] = ir_while_arg(&loop, 0, i);
     MlirValue more = clone_search(r, tile, values, found);
+    produce_found(r, tile, more, found + search);
     ir_while_do(b, &loop, more, found, total);
 
     struct scope body = {ir_map_create(b->arena), tile->inner};
@@ -198,35 +254,19 @@ static void produce_listed(struct roles *r, struct scope *tile,
                    ir_while_arg(&loop, 1, i));
     for (size_t i = 0; i < total; i++)
         values[i] = ir_while_arg(&loop, 1, i);
-    struct ring k = {values[search + K_STAGE], values[search + K_PARITY]};
-    struct ring v = {values[search + V_STAGE], values[search + V_PARITY]};
-    MlirValue entry = role_slice(r, &body, ir_result(r->entry, 0));
-    MlirValue row = role_slice(r, &body, ir_operand(r->k_load, 3));
-    k = produce_block(r, &body, true, k, row, entry);
-    v = produce_late_v(r, tile, v, values[search + V_ROW]);
+    MlirValue *own = values + search;
+    own[L_ENTRY] = role_slice(r, &body, ir_result(r->entry, 0));
+    own[L_ROW] = role_slice(r, &body, ir_operand(r->k_load, 3));
     MlirOperation yield = mlirBlockGetTerminator(r->loop_body);
     for (size_t i = 0; i < search; i++)
         values[i] = role_slice(r, &body, ir_operand(yield, i));
-    MlirValue own[OWN] = {k.stage, k.parity, v.stage, v.parity, row};
-    for (size_t i = 0; i < OWN; i++)
-        values[search + i] = own[i];
     ir_while_end(b, &loop, values, total);
 
-    k = (struct ring){ir_result(loop.op, search),
-                      ir_result(loop.op, search + K_PARITY)};
-    v = (struct ring){ir_result(loop.op, search + V_STAGE),
-                      ir_result(loop.op, search + V_PARITY)};
-    v = produce_late_v(r, tile, v, ir_result(loop.op, search + V_ROW));
-    struct ir_if copying = begin_copying(r);
-    role_wait_empty(r, r->k_empty, k);
-    ir_store_element(b, role_number(r, -1), r->entries, &k.stage, 1);
-    ir_mbarrier_arrive(b, r->k_full, k.stage, true);
-    end_copying(r, &copying);
-    k = role_ring_next(r, k, r->stages);
-    MlirValue next[P_COUNT] = {k.stage,  k.parity, v.stage,
-                               v.parity, q.stage,  q.parity};
+    for (size_t i = 0; i < L_COUNT; i++)
+        own[i] = ir_result(loop.op, search + i);
+    produce_end(r, tile, own);
     for (size_t i = 0; i < P_COUNT; i++)
-        carried[i] = next[i];
+        carried[i] = own[i];
 }
 
 void role_producer(struct roles *r) {

@@ -22,8 +22,7 @@
  *     k, v       one for all consumers      consumer warp
  *     q          a slot per consumer        warp of its own consumer
  *
- * For list masks the producer writes block·2 + whole beside K, -1 ends the
- * tile.  With attn.q_stages = 2 the next tile's Q is copied while the present
+ * For list masks the producer writes (block·2 + whole)·2 + last beside K.  With attn.q_stages = 2 the next tile's Q is copied while the present
  * one is in use.
  *
  * Persistent CTAs take every ctas-th tile; kernels whose tiles differ in an
@@ -179,6 +178,8 @@ static bool take_apart(struct roles *r, struct diag_sink *diags) {
         }
         if (ir_is_op(op, "attn.load"))
             r->q_load = op;
+        if (ir_is_op(op, "attn.own_blocks"))
+            r->own = op;
         if (mlirOperationIsNull(r->loop))
             vec_push(r->b.arena, &r->before, op);
         else

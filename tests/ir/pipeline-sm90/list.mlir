@@ -1,6 +1,7 @@
 // RUN: attnc --run-pass=tile,cse,online-softmax,fold-scale,cse,rescale,pipeline,cse %s | FileCheck %s
-// A mask without dense bounds: the producer warp searches, writes entries beside K and -1 at
-// the end; the consumers' loop ends there and holds nothing of the search.  Tiles are drawn.
+// A mask without dense bounds: the producer warp searches one block ahead of its copies and
+// writes words (entry, last) beside K; -1 stands for a tile without blocks.  The consumers'
+// loop ends at the last one and holds nothing of the search.  Tiles are drawn.
 
 // CHECK-LABEL: func.func @a(
 // CHECK-SAME: attn.arg = "workspace:0", attn.workspace_bytes = ["4"], attn.workspace_zeroed
@@ -15,9 +16,14 @@
 // CHECK: scf.while
 // CHECK: "attn.ballot"
 // CHECK: "attn.ballot"
-// CHECK: math.cttz
 // CHECK: memref.store {{.*}}, %[[ENTRIES]]
 // CHECK: "attn.tma_load"(%arg1
+// CHECK: "attn.tma_load"(%arg2
+// CHECK: "attn.tma_load"(%arg0
+// CHECK: scf.condition
+// CHECK: math.cttz
+// CHECK: scf.yield
+// CHECK: "attn.tma_load"(%arg2
 // CHECK: memref.store %c-1_i32, %[[ENTRIES]]
 // CHECK: "attn.mbarrier_arrive"({{.*}}) {single}
 // CHECK: memref.store {{.*}}, %[[DRAWN]]
@@ -27,8 +33,8 @@
 // CHECK: scf.while
 // CHECK: memref.load %[[ENTRIES]]
 // CHECK: scf.while
-// CHECK: memref.load %[[ENTRIES]]
 // CHECK: scf.condition
+// CHECK: memref.load %[[ENTRIES]]
 // CHECK: "attn.wgmma"({{.*}}) {transpose_b}
 // CHECK: memref.load %[[DRAWN]]
 
