@@ -92,6 +92,10 @@ MlirValue ir_consumer(struct ir_builder *b) {
     return ir_value_op(b, "attn.consumer", NULL, 0, ir_type_i32(b->context), NULL, 0);
 }
 
+void ir_own_blocks(struct ir_builder *b, MlirValue begin, MlirValue end) {
+    ir_op(b, "attn.own_blocks", (MlirValue[]){begin, end}, 2, NULL, 0, NULL, 0);
+}
+
 void ir_set_max_registers(struct ir_builder *b, int count, bool increase) {
     struct ir_attr attrs[] = {
         {"count", ir_attr_i32(b->context, count)},

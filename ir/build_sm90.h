@@ -51,6 +51,8 @@ MlirValue ir_wgmma_wait(struct ir_builder *b, MlirValue value, int pending);
 
 /* Number of the consumer warpgroup whose program this is, i32. */
 MlirValue ir_consumer(struct ir_builder *b);
+/* Of the key loop that follows, passes begin <= i < end are the consumer's. */
+void ir_own_blocks(struct ir_builder *b, MlirValue begin, MlirValue end);
 /* Registers of a thread of this warpgroup from here on (setmaxnreg). */
 void ir_set_max_registers(struct ir_builder *b, int count, bool increase);
 /* Named barriers 1..15 for `threads` threads; arrive does not wait. */

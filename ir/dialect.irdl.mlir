@@ -239,6 +239,12 @@ irdl.dialect @attn {
     %i32 = irdl.is i32
     irdl.results(number: %i32)
   }
+  // Passes begin <= i < end of the key loop that follows hold what this consumer's rows
+  // attend to; it skips the others.  Gone after `pipeline`.
+  irdl.operation @own_blocks {
+    %i32 = irdl.is i32
+    irdl.operands(begin: %i32, end: %i32)
+  }
   // setmaxnreg; action: "increase" or "decrease".
   irdl.operation @set_max_registers {
     %int = irdl.base "#builtin.integer"

@@ -30,6 +30,7 @@ struct roles {
     op_list before,
         after; /* ops of the body in front of and behind the key loop */
     MlirOperation q_load, k_load, v_load, loop, qk, pv;
+    MlirOperation own; /* attn.own_blocks; null: all blocks are */
     MlirBlock loop_body;
     bool is_list;        /* scf.while over a list of blocks, else scf.for */
     MlirOperation entry; /* list: block·2 + whole */
@@ -97,6 +98,16 @@ struct tile_loop role_tiles_begin(struct roles *r, const MlirValue *inits,
 MlirValue role_tiles_arg(const struct tile_loop *loop, size_t i);
 void role_tiles_end(struct roles *r, struct tile_loop *loop,
                     const MlirValue *yields, bool is_producer);
+
+/* Consumers: passes begin <= i < end of the key loop without this consumer; a
+ * whole tile of `count` passes, with Q in the slot of position `q`.  rings: stage
+ * and parity of K, then of V; replaced. */
+void role_skip_blocks(struct roles *r, MlirValue begin, MlirValue end,
+                      MlirValue rings[4]);
+void role_skip_tile(struct roles *r, MlirValue count, struct ring q,
+                    MlirValue rings[4]);
+/* Named barrier of the consumer `ahead` turns after this one. */
+MlirValue role_turn_barrier(struct roles *r, int ahead);
 
 /* The programs of the two roles, at the builder's place. */
 void role_producer(struct roles *r);

@@ -94,7 +94,8 @@ struct scope role_tile_head(struct roles *r, MlirValue tile,
     struct scope scope = {.inner = ir_map_create(r->b.arena)};
     for (size_t i = 0; i < r->before.count; i++) {
         MlirOperation op = r->before.data[i];
-        if (ir_is_op(op, "attn.load") || ir_is_op(op, "gpu.block_id"))
+        if (ir_is_op(op, "attn.load") || ir_is_op(op, "gpu.block_id") ||
+            ir_is_op(op, "attn.own_blocks"))
             continue;
         if (ir_is_op(op, "attn.consumer"))
             ir_map_set(scope.inner, ir_result(op, 0), consumer);

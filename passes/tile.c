@@ -248,13 +248,12 @@ static void emit_positions(struct tile_kernel *kernel) {
     kernel->columns = ir_column_positions(b, kernel->plan.tile_n);
 }
 
-/* The range of key blocks that may hold kept pairs; empty: block_count is 0. */
-static void emit_key_range(struct tile_kernel *kernel) {
+/* First and last key that rows q_first..q_last may attend to, inside [0, kv_len).
+ */
+static void emit_bounds(struct tile_kernel *kernel, MlirValue range[2]) {
     struct ir_builder *b = &kernel->b;
-    MlirValue zero = tile_const(kernel, 0);
-    MlirValue width = tile_const(kernel, kernel->plan.tile_n);
-    MlirValue range[2] = {zero,
-                          ir_subi(b, kernel->kv_len, tile_const(kernel, 1))};
+    range[0] = tile_const(kernel, 0);
+    range[1] = ir_subi(b, kernel->kv_len, tile_const(kernel, 1));
     if (!mlirOperationIsNull(kernel->kv_bounds)) {
         MlirValue leading[] = {kernel->batch, kernel->head, kernel->kv_head,
                                kernel->q_first, kernel->q_last};
@@ -263,6 +262,15 @@ static void emit_key_range(struct tile_kernel *kernel) {
         range[0] = ir_maxsi(b, bounds[0], range[0]);
         range[1] = ir_minsi(b, bounds[1], range[1]);
     }
+}
+
+/* The range of key blocks that may hold kept pairs; empty: block_count is 0. */
+static void emit_key_range(struct tile_kernel *kernel) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue zero = tile_const(kernel, 0);
+    MlirValue width = tile_const(kernel, kernel->plan.tile_n);
+    MlirValue range[2];
+    emit_bounds(kernel, range);
     kernel->first_block = ir_divui(b, range[0], width);
     kernel->last_block = ir_divui(b, range[1], width);
     MlirValue span = ir_subi(b, kernel->last_block, kernel->first_block);
@@ -280,6 +288,25 @@ static void narrow_rows(struct tile_kernel *kernel) {
     kernel->q_first = kernel->row_first;
     kernel->q_last =
         ir_maxsi(b, ir_minsi(b, last, kernel->q_last), kernel->row_first);
+}
+
+/* Which passes of the key loop, from the tile's last block down, hold keys of
+ * the consumer's own rows. */
+static void emit_own_blocks(struct tile_kernel *kernel) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue zero = tile_const(kernel, 0), one = tile_const(kernel, 1);
+    MlirValue width = tile_const(kernel, kernel->plan.tile_n);
+    MlirValue count = kernel->block_count, range[2];
+    emit_bounds(kernel, range);
+    MlirValue some =
+        ir_andi(b, ir_cmpi(b, IR_SLE, range[0], range[1]),
+                ir_cmpi(b, IR_SLT, kernel->row_first, kernel->q_len));
+    MlirValue last = kernel->last_block;
+    MlirValue begin = ir_subi(b, last, ir_divui(b, range[1], width));
+    MlirValue end =
+        ir_addi(b, ir_subi(b, last, ir_divui(b, range[0], width)), one);
+    begin = ir_select(b, some, ir_maxsi(b, begin, zero), count);
+    ir_own_blocks(b, begin, ir_minsi(b, end, count));
 }
 
 static void emit_epilogue(struct tile_kernel *kernel,
@@ -318,6 +345,8 @@ static void emit_kernel(struct tile_kernel *kernel) {
     bool has_roles = kernel->plan.consumers > 0;
     if (dense && has_roles)
         narrow_rows(kernel);
+    if (dense && has_roles && !mlirOperationIsNull(kernel->kv_bounds))
+        emit_own_blocks(kernel);
     if (dense)
         tile_loop_dense(kernel, state);
     else if (has_roles)
