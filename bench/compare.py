@@ -6,7 +6,8 @@
 
 Sets: fwd    full and causal against SDPA's FlashAttention-2 and cuDNN back ends
       flex   masks and scores against FlexAttention (torch.compile), B2 S8192 H16 D128
-      start  cold and cached start, CPU time of a launch
+      start  spec text to loaded kernel in a fresh process on one core, cold and from the
+             disk cache; CPU time of a launch (through ctypes, which costs some of it)
 
 A power-limited card slows down under load, so only ratios inside one run
 count: after a warm-up every contestant runs in turn for --slice seconds,
@@ -234,26 +235,44 @@ def compare(library, case, peers, args, rows):
         + (f"  errors {errors}" if errors else ""), flush=True)
 
 
+def start_probe(folder, target, library_path):
+    """In a fresh process on one core: seconds from spec text to loaded kernel, twice."""
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
+    torch.zeros(1, device=DEV)  # the CUDA context is not ours to time
+    torch.cuda.synchronize()
+    seconds, cached = [], []
+    for _ in range(2):
+        t0 = time.perf_counter()
+        program = attn.Library(library_path, attn.CACHE_DISK, folder).compile(
+            spec_text("causal", 128), target=target)
+        program.load()
+        seconds.append(time.perf_counter() - t0)
+        cached.append(program.from_cache())
+    print(json.dumps({"seconds": seconds, "cached": cached, "target": program.target()}))
+
+
 def start_times(library_path, args, rows):
     """Cold and cached start of a causal D128 kernel, CPU time of a launch."""
-    text = spec_text("causal", 128)
-    torch.zeros(1, device=DEV)
+    cold, warm, target = [], [], None
+    environment = dict(os.environ, CUDA_CACHE_DISABLE="1")
+    for _ in range(3):
+        with tempfile.TemporaryDirectory() as folder:
+            command = [sys.executable, os.path.abspath(__file__), "--start-probe", folder]
+            for option in ("target", "library"):
+                if getattr(args, option):
+                    command += ["--" + option, getattr(args, option)]
+            child = subprocess.run(command, capture_output=True, text=True, check=True,
+                                   env=environment)
+            probe = json.loads(child.stdout.splitlines()[-1])
+            assert probe["cached"] == [False, True], probe
+            cold.append(probe["seconds"][0])
+            warm.append(probe["seconds"][1])
+            target = probe["target"]
     case = Case("causal", 1, 256, 2, 128)
     o = torch.empty_like(case.q)
     lse = torch.empty(1, 2, 256, device=DEV, dtype=torch.float32)
-    cold, warm = [], []
-    with tempfile.TemporaryDirectory() as folder:
-        for i in range(5):
-            t0 = time.perf_counter()
-            kernel = attn.Library(library_path, attn.CACHE_DISK, os.path.join(folder, str(i))) \
-                .compile(text, target=args.target).load()
-            cold.append(time.perf_counter() - t0)
-            t0 = time.perf_counter()
-            program = attn.Library(library_path, attn.CACHE_DISK,
-                                   os.path.join(folder, str(i))).compile(text, target=args.target)
-            kernel = program.load()
-            warm.append(time.perf_counter() - t0)
-            assert program.from_cache(), "the second start did not come from the disk cache"
+    kernel = attn.Library(library_path).compile(spec_text("causal", 128),
+                                                target=args.target).load()
     plan = kernel.bind(case.q, case.k, case.v, o, lse)
     stream = torch.cuda.current_stream().cuda_stream
     launch = {}
@@ -267,8 +286,7 @@ def start_times(library_path, args, rows):
                 call()
             samples.append((time.perf_counter() - t0) / 50)
         launch[label] = statistics.median(samples) * 1e6
-    row = {"case": "start", "cold_s": round(statistics.median(cold), 4),
-           "cold_first_s": round(cold[0], 4),
+    row = {"case": "start", "target": target, "cold_s": round(statistics.median(cold), 4),
            "cached_s": round(statistics.median(warm), 5),
            "launch_us_plan": round(launch["plan"], 2),
            "launch_us_checked": round(launch["checked"], 2)}
@@ -297,8 +315,12 @@ def main():
     ap.add_argument("--slice", type=float, default=0.15, help="seconds a turn")
     ap.add_argument("--rounds", type=int, default=5)
     ap.add_argument("--shapes", default="2x8192", help="BxS of the set fwd")
+    ap.add_argument("--start-probe", help=argparse.SUPPRESS)
     ap.add_argument("--head-dims", default="128", help="of the set fwd")
     args = ap.parse_args()
+    if args.start_probe:
+        start_probe(args.start_probe, args.target, args.library)
+        return
     sets, rows = args.set.split(","), []
     only = args.only.split(",") if args.only else None
     library = attn.Library(args.library)
