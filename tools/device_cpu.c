@@ -291,7 +291,7 @@ int device_cpu(struct session *session, const struct spec *spec,
             inputs_unpack(session->arena, cpu.o, cpu.shape_o,
                           inputs->attention->dtype, session->options->layout);
         session_say(session,
-                    "emulated %" PRIu64 " warp instructions in %.2f s "
+                    "emulated %" PRIu64 " warp instructions in %.4f s "
                     "(%.1f million a second), %.3g MMA FLOP",
                     c->instructions, out->seconds,
                     1e-6 * (double)c->instructions / out->seconds,
