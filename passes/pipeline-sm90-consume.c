@@ -299,7 +299,7 @@ void role_consumer(struct roles *r, MlirValue warpgroup) {
     MlirValue inits[RINGS] = {zero, zero, zero, zero, zero, zero};
     struct tile_loop loop = role_tiles_begin(r, inits, RINGS, false,
                                              "consumer: its rows of each tile");
-    struct scope tile = role_tile_head(r, loop.tile, r->consumer);
+    struct scope tile = role_tiles_head(r, &loop, r->consumer, false);
     for (size_t i = 0; i < RINGS; i++)
         carried[T_KS + i] = role_tiles_arg(&loop, i);
     r->q_slot = role_q_slot(r, carried[T_QS], r->consumer);

@@ -281,7 +281,7 @@ void role_producer(struct roles *r) {
     MlirValue carried[P_COUNT] = {zero, zero, zero, zero, zero, zero};
     struct tile_loop loop = role_tiles_begin(
         r, carried, P_COUNT, true, "producer: K(0), Q, then K(j+1) and V(j)");
-    struct scope tile = role_tile_head(r, loop.tile, zero);
+    struct scope tile = role_tiles_head(r, &loop, zero, true);
     for (size_t i = 0; i < P_COUNT; i++)
         carried[i] = role_tiles_arg(&loop, i);
     if (r->is_list)

@@ -27,8 +27,8 @@ struct roles {
     int consumers, stages, q_stages, tile_m;
     bool pingpong;
     /* The kernel as it was. */
-    op_list before,
-        after; /* ops of the body in front of and behind the key loop */
+    op_list before, after; /* ops in front of and behind the key loop */
+    op_list coordinates; /* ops of `before` that give the tile's coordinates */
     MlirOperation q_load, k_load, v_load, loop, qk, pv;
     MlirOperation own; /* attn.own_blocks; null: all blocks are */
     MlirBlock loop_body;
@@ -54,7 +54,7 @@ struct roles {
 enum { STATE_ACC, STATE_M, STATE_L };
 
 /* Slots of the ring through which the producer names drawn tiles. */
-enum { DRAWN_SLOTS = 2 };
+enum { DRAWN_SLOTS = 2, MAX_WORDS = 8 };
 
 /* i32 constant at the builder's place. */
 MlirValue role_number(struct roles *r, int value);
@@ -67,11 +67,6 @@ MlirValue role_image(const struct scope *scope, MlirValue value);
 void role_clone(struct roles *r, struct scope *scope, MlirOperation op);
 /* The image of a value of the loop body, what it needs being copied first. */
 MlirValue role_slice(struct roles *r, struct scope *scope, MlirValue value);
-/* Copies what stands in front of the key loop for tile number `tile`; loads are
- * left out, each role has its own. */
-struct scope role_tile_head(struct roles *r, MlirValue tile,
-                            MlirValue consumer);
-
 /* The position behind `ring` in a ring of `stages`. */
 struct ring role_ring_next(struct roles *r, struct ring ring, int stages);
 /* Number of the Q slot of a consumer: `stage` is that of the ring of Q. */
@@ -85,10 +80,11 @@ void role_wait_empty(struct roles *r, MlirValue empty, struct ring ring);
 struct tile_loop {
     struct ir_for counted;
     struct ir_while drawn;
-    size_t count;     /* values carried for the role */
-    MlirValue tile;   /* the tile's number, in the body */
-    MlirValue next;   /* producer: the tile after it */
-    struct ring ring; /* of drawn tiles */
+    size_t count;               /* values carried for the role */
+    MlirValue tile;             /* the tile's number, in the body */
+    MlirValue next;             /* producer: the tile after it */
+    MlirValue words[MAX_WORDS]; /* consumer: number and coordinates */
+    struct ring ring;           /* of drawn tiles */
 };
 
 /* Starts it with values that the body carries on: role_tiles_arg. */
@@ -96,12 +92,15 @@ struct tile_loop role_tiles_begin(struct roles *r, const MlirValue *inits,
                                   size_t count, bool is_producer,
                                   const char *section);
 MlirValue role_tiles_arg(const struct tile_loop *loop, size_t i);
+/* What stands in front of the key loop, for the tile of the loop. */
+struct scope role_tiles_head(struct roles *r, struct tile_loop *loop,
+                             MlirValue consumer, bool is_producer);
 void role_tiles_end(struct roles *r, struct tile_loop *loop,
                     const MlirValue *yields, bool is_producer);
 
 /* Consumers: passes begin <= i < end of the key loop without this consumer; a
- * whole tile of `count` passes, with Q in the slot of position `q`.  rings: stage
- * and parity of K, then of V; replaced. */
+ * whole tile of `count` passes, with Q in the slot of position `q`.  rings:
+ * stage and parity of K, then of V; replaced. */
 void role_skip_blocks(struct roles *r, MlirValue begin, MlirValue end,
                       MlirValue rings[4]);
 void role_skip_tile(struct roles *r, MlirValue count, struct ring q,

@@ -4,14 +4,17 @@
  * With a counter the first tile of a CTA is its own number and each next one is
  * CTAs + atom.inc(counter, tiles - 1).  Every tile is followed by one draw, so
  * a launch draws exactly `tiles` numbers and the counter is 0 again at its end.
- * The producer draws while it copies a tile and names the tile in a ring of two
- * slots; a number past the end tells the consumers to stop.
+ * The producer draws while it copies a tile.  It writes a record for each tile
+ * into a ring of two slots: the tile's number, and its coordinates, for whose
+ * divisions the consumers would wait; the number -1 tells them to stop.
  *
- *     drawn_full      one arrival, the producer's      drawn_empty      each
- * consumer warp
+ *     drawn_full      one arrival, the producer's
+ *     drawn_empty     one of each consumer warp
  *
  * Not here: which tile a number stands for (tile-order.c). */
 #include "passes/pipeline-sm90-roles.h"
+
+#include <assert.h>
 
 MlirValue role_number(struct roles *r, int value) {
     return ir_const_i32(&r->b, value);
@@ -89,9 +92,13 @@ void role_wait_empty(struct roles *r, MlirValue empty, struct ring ring) {
 /* ---- What stands in front of the key loop
  * ------------------------------------------ */
 
-struct scope role_tile_head(struct roles *r, MlirValue tile,
-                            MlirValue consumer) {
+/* Copies what stands in front of the key loop for tile number `tile`; loads are
+ * left out, each role has its own.  `known`: the coordinates (NULL: computed).
+ */
+static struct scope tile_head(struct roles *r, MlirValue tile,
+                              MlirValue consumer, const MlirValue *known) {
     struct scope scope = {.inner = ir_map_create(r->b.arena)};
+    size_t coordinate = 0;
     for (size_t i = 0; i < r->before.count; i++) {
         MlirOperation op = r->before.data[i];
         if (ir_is_op(op, "attn.load") || ir_is_op(op, "gpu.block_id") ||
@@ -103,11 +110,13 @@ struct scope role_tile_head(struct roles *r, MlirValue tile,
                  !mlirOperationIsNull(
                      ir_def_op(ir_operand(op, 0), "gpu.block_id")))
             ir_map_set(scope.inner, ir_result(op, 0), tile);
-        else if (ir_is_op(op, "attn.warp_reduce")) /* of a uniform value: one
-                                                      lane may run this */
+        else if (ir_is_op(op, "attn.warp_reduce")) {
+            /* Of a value that all lanes share, and one lane may run this. */
+            MlirValue same = role_image(&scope, ir_operand(op, 0));
             ir_map_set(scope.inner, ir_result(op, 0),
-                       role_image(&scope, ir_operand(op, 0)));
-        else
+                       known ? known[coordinate] : same);
+            coordinate++;
+        } else
             role_clone(r, &scope, op);
     }
     return scope;
@@ -135,27 +144,79 @@ static MlirValue draw_tile(struct roles *r) {
     return ir_addi(b, r->ctas, ir_uniform(b, ir_result(one.op, 0)));
 }
 
-/* Names the drawn tile to the consumers. */
-static void publish_tile(struct roles *r, struct tile_loop *loop) {
+static MlirValue word_index(struct roles *r, MlirValue slot, size_t word) {
+    struct ir_builder *b = &r->b;
+    MlirValue width = role_number(r, 1 + (int)r->coordinates.count);
+    return ir_addi(b, ir_muli(b, slot, width), role_number(r, (int)word));
+}
+
+/* Writes a record: the words given, at least the first. */
+static void publish(struct roles *r, struct ring ring, const MlirValue *words,
+                    size_t count) {
     struct ir_builder *b = &r->b;
     struct ir_if one = {0};
     if (r->is_list)
         one = ir_if_begin(b, r->elected, NULL, 0, false);
-    role_wait_empty(r, r->drawn_empty, loop->ring);
-    ir_store_element(b, loop->next, r->drawn, &loop->ring.stage, 1);
-    ir_mbarrier_arrive(b, r->drawn_full, loop->ring.stage, true);
+    role_wait_empty(r, r->drawn_empty, ring);
+    for (size_t i = 0; i < count; i++) {
+        MlirValue index = word_index(r, ring.stage, i);
+        ir_store_element(b, words[i], r->drawn, &index, 1);
+    }
+    ir_mbarrier_arrive(b, r->drawn_full, ring.stage, true);
     if (r->is_list)
         ir_if_end(b, &one, NULL, 0);
 }
 
-/* The tile that the producer named. */
-static MlirValue receive_tile(struct roles *r, struct ring ring) {
+/* Reads the record that the producer wrote. */
+static void receive(struct roles *r, struct ring ring, MlirValue *words) {
     struct ir_builder *b = &r->b;
     ir_mbarrier_wait(b, r->drawn_full, ring.stage, ring.parity);
-    MlirValue tile =
-        ir_uniform(b, ir_load_element(b, r->drawn, &ring.stage, 1));
+    for (size_t i = 0; i <= r->coordinates.count; i++) {
+        MlirValue index = word_index(r, ring.stage, i);
+        words[i] = ir_uniform(b, ir_load_element(b, r->drawn, &index, 1));
+    }
     ir_mbarrier_arrive(b, r->drawn_empty, ring.stage, false);
-    return tile;
+}
+
+/* The producer's loop: the tile to do, and the position for its record. */
+static void begin_drawing(struct roles *r, struct tile_loop *loop,
+                          MlirValue *values) {
+    struct ir_builder *b = &r->b;
+    size_t own = loop->count, total = own + OWN_COUNT;
+    values[own + OWN_TILE] = r->first_tile;
+    values[own + OWN_SLOT] = values[own + OWN_PARITY] = role_number(r, 0);
+    loop->drawn = ir_while_begin(b, values, total);
+    for (size_t i = 0; i < total; i++)
+        values[i] = ir_while_arg(&loop->drawn, 0, i);
+    MlirValue more = ir_cmpi(b, IR_SLT, values[own + OWN_TILE], r->tiles);
+    ir_while_do(b, &loop->drawn, more, values, total);
+    loop->tile = ir_while_arg(&loop->drawn, 1, own + OWN_TILE);
+    loop->ring = (struct ring){ir_while_arg(&loop->drawn, 1, own + OWN_SLOT),
+                               ir_while_arg(&loop->drawn, 1, own + OWN_PARITY)};
+    loop->next = draw_tile(r);
+}
+
+/* A consumer's loop: the position of the next record, then its words, which
+ * the first part reads. */
+static void begin_receiving(struct roles *r, struct tile_loop *loop,
+                            MlirValue *values) {
+    struct ir_builder *b = &r->b;
+    size_t own = loop->count, words = own + 2;
+    size_t total = words + 1 + r->coordinates.count;
+    for (size_t i = own; i < total; i++)
+        values[i] = role_number(r, 0);
+    loop->drawn = ir_while_begin(b, values, total);
+    for (size_t i = 0; i < total; i++)
+        values[i] = ir_while_arg(&loop->drawn, 0, i);
+    loop->ring = (struct ring){values[own], values[own + 1]};
+    receive(r, loop->ring, values + words);
+    MlirValue more = ir_cmpi(b, IR_SGE, values[words], role_number(r, 0));
+    ir_while_do(b, &loop->drawn, more, values, total);
+    loop->ring = (struct ring){ir_while_arg(&loop->drawn, 1, own),
+                               ir_while_arg(&loop->drawn, 1, own + 1)};
+    for (size_t i = 0; i <= r->coordinates.count; i++)
+        loop->words[i] = ir_while_arg(&loop->drawn, 1, words + i);
+    loop->tile = loop->words[0];
 }
 
 struct tile_loop role_tiles_begin(struct roles *r, const MlirValue *inits,
@@ -170,29 +231,35 @@ struct tile_loop role_tiles_begin(struct roles *r, const MlirValue *inits,
         role_name_section(r, loop.counted.op, section);
         return loop;
     }
-    MlirValue values[MAX_CARRIED + OWN_COUNT], zero = role_number(r, 0);
-    size_t total = count + OWN_COUNT;
+    MlirValue values[MAX_CARRIED + OWN_COUNT + MAX_WORDS];
+    assert(count <= MAX_CARRIED);
     for (size_t i = 0; i < count; i++)
         values[i] = inits[i];
-    values[count + OWN_TILE] = r->first_tile;
-    values[count + OWN_SLOT] = values[count + OWN_PARITY] = zero;
-    loop.drawn = ir_while_begin(b, values, total);
-    role_name_section(r, loop.drawn.op, section);
-    for (size_t i = 0; i < total; i++)
-        values[i] = ir_while_arg(&loop.drawn, 0, i);
-    MlirValue more = ir_cmpi(b, IR_SLT, values[count + OWN_TILE], r->tiles);
-    ir_while_do(b, &loop.drawn, more, values, total);
-    loop.tile = ir_while_arg(&loop.drawn, 1, count + OWN_TILE);
-    loop.ring = (struct ring){ir_while_arg(&loop.drawn, 1, count + OWN_SLOT),
-                              ir_while_arg(&loop.drawn, 1, count + OWN_PARITY)};
     if (is_producer)
-        loop.next = draw_tile(r);
+        begin_drawing(r, &loop, values);
+    else
+        begin_receiving(r, &loop, values);
+    role_name_section(r, loop.drawn.op, section);
     return loop;
 }
 
 MlirValue role_tiles_arg(const struct tile_loop *loop, size_t i) {
     return loop->counted.op.ptr ? ir_for_arg(&loop->counted, i)
                                 : ir_while_arg(&loop->drawn, 1, i);
+}
+
+struct scope role_tiles_head(struct roles *r, struct tile_loop *loop,
+                             MlirValue consumer, bool is_producer) {
+    bool draws = !mlirValueIsNull(r->counter);
+    struct scope scope =
+        tile_head(r, loop->tile, consumer,
+                  draws && !is_producer ? loop->words + 1 : NULL);
+    MlirValue words[MAX_WORDS] = {loop->tile};
+    for (size_t i = 0; i < r->coordinates.count; i++)
+        words[i + 1] = role_image(&scope, ir_result(r->coordinates.data[i], 0));
+    if (draws && is_producer)
+        publish(r, loop->ring, words, 1 + r->coordinates.count);
+    return scope;
 }
 
 void role_tiles_end(struct roles *r, struct tile_loop *loop,
@@ -202,16 +269,22 @@ void role_tiles_end(struct roles *r, struct tile_loop *loop,
         ir_for_end(b, &loop->counted, yields, loop->count);
         return;
     }
-    MlirValue values[MAX_CARRIED + OWN_COUNT];
-    if (is_producer)
-        publish_tile(r, loop);
-    else
-        loop->next = receive_tile(r, loop->ring);
-    struct ring ring = role_ring_next(r, loop->ring, DRAWN_SLOTS);
+    MlirValue values[MAX_CARRIED + OWN_COUNT + MAX_WORDS];
+    size_t total = loop->count;
     for (size_t i = 0; i < loop->count; i++)
         values[i] = yields[i];
-    MlirValue own[OWN_COUNT] = {loop->next, ring.stage, ring.parity};
-    for (size_t i = 0; i < OWN_COUNT; i++)
-        values[loop->count + i] = own[i];
-    ir_while_end(b, &loop->drawn, values, loop->count + OWN_COUNT);
+    if (is_producer)
+        values[total++] = loop->next;
+    struct ring ring = role_ring_next(r, loop->ring, DRAWN_SLOTS);
+    values[total++] = ring.stage;
+    values[total++] = ring.parity;
+    for (size_t i = 0; !is_producer && i <= r->coordinates.count; i++)
+        values[total++] = loop->words[i];
+    ir_while_end(b, &loop->drawn, values, total);
+    if (!is_producer)
+        return;
+    MlirValue end = role_number(r, -1);
+    ring.stage = ir_result(loop->drawn.op, loop->count + OWN_SLOT);
+    ring.parity = ir_result(loop->drawn.op, loop->count + OWN_PARITY);
+    publish(r, ring, &end, 1);
 }

@@ -91,15 +91,15 @@ static void emit_shared(struct roles *r) {
         r->shared_bytes += (4 * r->stages + 15) / 16 * 16;
     }
     if (!mlirValueIsNull(r->counter)) {
-        int64_t slots = DRAWN_SLOTS;
+        int64_t words = DRAWN_SLOTS * (1 + (int64_t)r->coordinates.count);
         r->drawn_full = emit_mbarriers(r, "drawn_full", DRAWN_SLOTS, 1);
         r->drawn_empty =
             emit_mbarriers(r, "drawn_empty", DRAWN_SLOTS, 4 * r->consumers);
         struct ir_shared place = {.name = "drawn_tiles",
                                   .byte_offset = r->shared_bytes};
         r->drawn = ir_shared(
-            b, ir_type_shared(ir_type_i32(b->context), 1, &slots), &place);
-        r->shared_bytes += 16;
+            b, ir_type_shared(ir_type_i32(b->context), 1, &words), &place);
+        r->shared_bytes += ((int)words * 4 + 15) / 16 * 16;
     }
     struct ir_if first =
         ir_if_begin(b, ir_cmpi(b, IR_EQ, ir_thread_id(b), role_number(r, 0)),
@@ -180,6 +180,8 @@ static bool take_apart(struct roles *r, struct diag_sink *diags) {
             r->q_load = op;
         if (ir_is_op(op, "attn.own_blocks"))
             r->own = op;
+        if (ir_is_op(op, "attn.warp_reduce") && mlirOperationIsNull(r->loop))
+            vec_push(r->b.arena, &r->coordinates, op);
         if (mlirOperationIsNull(r->loop))
             vec_push(r->b.arena, &r->before, op);
         else
@@ -187,6 +189,8 @@ static bool take_apart(struct roles *r, struct diag_sink *diags) {
     }
     if (mlirOperationIsNull(r->loop) || mlirOperationIsNull(r->q_load))
         return refuse(diags, "a kernel needs one load of Q and one key loop");
+    if (r->coordinates.count >= MAX_WORDS)
+        return refuse(diags, "too many tile coordinates");
     r->is_list = ir_is_op(r->loop, "scf.while");
     r->loop_body = ir_region_block(r->loop, r->is_list ? 1 : 0);
     r->state = ir_result_count(r->loop) - 3;
