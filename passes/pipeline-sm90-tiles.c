@@ -150,15 +150,14 @@ static MlirValue word_index(struct roles *r, MlirValue slot, size_t word) {
     return ir_addi(b, ir_muli(b, slot, width), role_number(r, (int)word));
 }
 
-/* Writes a record: the words given, at least the first. */
-static void publish(struct roles *r, struct ring ring, const MlirValue *words,
-                    size_t count) {
+/* Writes a record. */
+static void publish(struct roles *r, struct ring ring, const MlirValue *words) {
     struct ir_builder *b = &r->b;
     struct ir_if one = {0};
     if (r->is_list)
         one = ir_if_begin(b, r->elected, NULL, 0, false);
     role_wait_empty(r, r->drawn_empty, ring);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i <= r->coordinates.count; i++) {
         MlirValue index = word_index(r, ring.stage, i);
         ir_store_element(b, words[i], r->drawn, &index, 1);
     }
@@ -258,7 +257,7 @@ struct scope role_tiles_head(struct roles *r, struct tile_loop *loop,
     for (size_t i = 0; i < r->coordinates.count; i++)
         words[i + 1] = role_image(&scope, ir_result(r->coordinates.data[i], 0));
     if (draws && is_producer)
-        publish(r, loop->ring, words, 1 + r->coordinates.count);
+        publish(r, loop->ring, words);
     return scope;
 }
 
@@ -283,8 +282,10 @@ void role_tiles_end(struct roles *r, struct tile_loop *loop,
     ir_while_end(b, &loop->drawn, values, total);
     if (!is_producer)
         return;
-    MlirValue end = role_number(r, -1);
+    MlirValue end[MAX_WORDS];
+    for (size_t i = 0; i <= r->coordinates.count; i++)
+        end[i] = role_number(r, -1);
     ring.stage = ir_result(loop->drawn.op, loop->count + OWN_SLOT);
     ring.parity = ir_result(loop->drawn.op, loop->count + OWN_PARITY);
-    publish(r, ring, &end, 1);
+    publish(r, ring, end);
 }
