@@ -40,9 +40,9 @@ bool schedule_has_roles(const struct schedule_problem *problem,
 static const struct {
     int consumer, producer, searching_consumer, searching_producer;
 } registers_of[MAX_CONSUMERS + 1] = {
-    {0, 0, 0, 0},       {240, 24, 224, 56}, /* of 256 threads; the same split
+    {0, 0, 0, 0},       {232, 40, 224, 56}, /* of 256 threads; the same split
                                                serves */
-    {240, 24, 224, 56}, {160, 32, 152, 56}, {112, 32, 112, 32},
+    {232, 40, 224, 56}, {160, 32, 152, 56}, {112, 32, 112, 32},
 };
 
 int schedule_consumer_registers(int consumers, bool searches) {
@@ -98,10 +98,9 @@ static void choose_tile(const struct schedule_problem *problem,
                         struct schedule_plan *plan) {
     int dim = problem->head_dim_qk > problem->head_dim_v ? problem->head_dim_qk
                                                          : problem->head_dim_v;
-    bool plain = !problem->has_score && !problem->element_reads;
-    int consumers = dim <= 64 && plain                                 ? 4
-                    : dim <= 128 && plain && !problem->has_sparse_mask ? 3
-                                                                       : 2;
+    bool plain = !problem->has_score && !problem->element_reads &&
+                 !problem->has_sparse_mask;
+    int consumers = dim <= 64 && plain ? 4 : dim <= 128 && plain ? 3 : 2;
     int widest = consumers == 4 ? 64 : consumers == 3 ? 80 : 128;
     plan->consumers = wish->consumers ? wish->consumers : consumers;
     plan->tile_m = ROWS * plan->consumers;
@@ -114,11 +113,12 @@ static void choose_tile(const struct schedule_problem *problem,
     }
 }
 
-/* Short blocks need more of them under way. */
+/* Small blocks need more of them under way. */
 static void choose_stages(const struct schedule_problem *problem,
                           const struct target_limits *target,
                           struct schedule_plan *plan) {
-    int wanted = plan->consumers == 4 ? 4 : 2;
+    bool narrow = problem->head_dim_qk <= 64 && problem->head_dim_v <= 64;
+    int wanted = narrow ? 4 : 2;
     for (plan->stages = wanted; plan->stages > 1; plan->stages--) {
         account(problem, plan);
         if (fits(target, plan))
