@@ -1,7 +1,7 @@
 # attn: build, test, install.
 #
 #   make demo      install what is missing, build, compile and run one spec
-#   make test      every test (parts: unit errors cli ir ptx docs e2e fuzz-replay)
+#   make test      every test (parts: unit errors cli ir ptx docs e2e san-replay)
 #   make all       build/attnc, build/libattn.so, build/libattn.a
 #   make san       the unit tests under AddressSanitizer and UBSan
 #   make bless     accept the current output of the golden tests
@@ -49,7 +49,7 @@ SYS_LIBS := -ldl -lm
 .DELETE_ON_ERROR:
 .SECONDARY:
 .PHONY: all deps demo test parts unit errors cli ir ptx docs e2e fuzz-replay fuzz-specs gpu-tests \
-	san bless install clean objs
+	san san-replay bless install clean objs
 
 all: $(BUILD)/attnc $(BUILD)/libattn.so $(BUILD)/libattn.a
 
@@ -63,17 +63,20 @@ demo: deps
 	scripts/demo.sh $(BUILD)
 test: deps
 	$(MAKE) parts
-	$(MAKE) san
+	$(MAKE) san-replay
+	@echo "make test: all parts passed"
 parts: all unit errors cli ir ptx docs e2e
 
 # ---- compile -------------------------------------------------------------
 $(BUILD)/obj/%.o: %.c | $(GEN_HDRS)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+	@echo "  CC $<"
+	@$(CC) $(CPPFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c | $(GEN_HDRS)
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(GEN_CFLAGS) -MMD -MP -c $< -o $@
+	@echo "  CC $<"
+	@$(CC) $(CPPFLAGS) $(GEN_CFLAGS) -MMD -MP -c $< -o $@
 
 $(BUILD)/gen/frontend/parser.c $(BUILD)/gen/frontend/parser.h &: frontend/parser.y
 	@mkdir -p $(BUILD)/gen/frontend
@@ -95,19 +98,22 @@ objs: $(filter $(BUILD)/obj/$(DIR)/%,$(LIB_OBJS) $(TOOL_OBJS)) \
 
 # ---- link ----------------------------------------------------------------
 $(BUILD)/attnc: $(TOOL_OBJS) $(LIB_OBJS)
-	$(LINK) -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS) $(if $(SAN),,-s)
+	@echo "  LINK $@"
+	@$(LINK) -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS) $(if $(SAN),,-s)
 
 # The library hides everything but attn_*, so that it can live in one process
 # with other users of MLIR.
 $(BUILD)/libattn.so: $(LIB_OBJS) runtime/libattn.map
-	$(LINK) -shared -Wl,-soname,libattn.so.0 -Wl,--version-script=runtime/libattn.map \
+	@echo "  LINK $@"
+	@$(LINK) -shared -Wl,-soname,libattn.so.0 -Wl,--version-script=runtime/libattn.map \
 		-Wl,-Bsymbolic -Wl,--exclude-libs,ALL -o $@ $(LIB_OBJS) $(MLIR_LIBS) $(SYS_LIBS) -s
 
 # One relocatable object with MLIR inside and only attn_* visible: a static
 # archive that needs no LLVM either.
 EXPORTS = $(shell sed -n 's|.*\(attn_[a-z_]*\)\x28.*|\1|p' include/attn.h | sort -u)
 $(BUILD)/libattn.a: $(LIB_OBJS) include/attn.h
-	$(CXX) -r -nostdlib -Wl,--gc-sections $(EXPORTS:%=-Wl,-u,%) -Wl,-e,attn_version \
+	@echo "  LINK $@"
+	@$(CXX) -r -nostdlib -Wl,--gc-sections $(EXPORTS:%=-Wl,-u,%) -Wl,-e,attn_version \
 		-o $(BUILD)/libattn.o $(LIB_OBJS) $(MLIR_LIBS)
 	objcopy --wildcard --keep-global-symbol='attn_*' --strip-debug $(BUILD)/libattn.o
 	rm -f $@ && ar rcs $@ $(BUILD)/libattn.o && rm $(BUILD)/libattn.o
@@ -116,7 +122,8 @@ $(BUILD)/libattn.a: $(LIB_OBJS) include/attn.h
 # The unit tests share one library with every symbol visible, so that linking
 # MLIR is paid once.
 $(BUILD)/libattn_internal.so: $(LIB_OBJS)
-	$(LINK) -shared -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
+	@echo "  LINK $@"
+	@$(LINK) -shared -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
 
 TOOL_MODULES := $(filter-out $(BUILD)/obj/tools/main.o,$(TOOL_OBJS))
 UNIT_SRCS := $(wildcard tests/unit/test_*.c)
@@ -127,7 +134,8 @@ UNIT_LIBS := $(UNIT_HELPER_OBJS) $(TOOL_MODULES) $(BUILD)/libattn_internal.so
 
 $(BUILD)/tests/unit/%: $(BUILD)/obj/tests/unit/%.o $(UNIT_LIBS)
 	@mkdir -p $(@D)
-	$(CC) $(SAN) -pthread -o $@ $< $(UNIT_LIBS) \
+	@echo "  LINK $@"
+	@$(CC) $(SAN) -pthread -o $@ $< $(UNIT_LIBS) \
 		-Wl,-rpath,'$$ORIGIN/../..' -lcriterion $(SYS_LIBS)
 
 # `make unit T=arena` runs one.
@@ -158,10 +166,12 @@ RANDOM_OBJS := $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/random/*.c)) \
 	$(filter-out $(BUILD)/obj/tests/e2e/main.o,$(E2E_OBJS))
 $(BUILD)/tests/e2e/run: $(E2E_OBJS) $(LIB_OBJS)
 	@mkdir -p $(@D)
-	$(LINK) -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
+	@echo "  LINK $@"
+	@$(LINK) -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
 $(BUILD)/tests/random/run: $(RANDOM_OBJS) $(LIB_OBJS)
 	@mkdir -p $(@D)
-	$(LINK) -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
+	@echo "  LINK $@"
+	@$(LINK) -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
 
 e2e: $(BUILD)/tests/e2e/run $(BUILD)/tests/random/run
 	$(BUILD)/tests/e2e/run
@@ -183,18 +193,24 @@ gpu-tests: $(BUILD)/attnc $(BUILD)/libattn.so $(BUILD)/tests/e2e/run $(BUILD)/te
 
 # The fuzzers' corpora through the same entry points, under the sanitizers.
 FUZZ_CORPORA := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
-$(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(BUILD)/obj/tests/fuzz/replay.o $(LIB_OBJS)
+FUZZ_OBJS := $(BUILD)/obj/tests/fuzz/replay.o $(filter $(foreach d,support frontend emulator \
+	gen/frontend,$(BUILD)/obj/$(d)/%),$(LIB_OBJS))
+$(BUILD)/tests/fuzz/%: $(BUILD)/obj/tests/fuzz/fuzz_%.o $(FUZZ_OBJS)
 	@mkdir -p $(@D)
-	$(LINK) -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
+	@echo "  LINK $@"
+	@$(CC) $(SAN) -pthread -o $@ $^ $(SYS_LIBS)
 fuzz-replay: $(FUZZ_CORPORA:%=$(BUILD)/tests/fuzz/%)
 	set -e; for c in $(FUZZ_CORPORA); do \
 		find tests/fuzz/corpus/$$c -type f -print0 | xargs -0 $(BUILD)/tests/fuzz/$$c; done
 
-# A second build under AddressSanitizer and UBSan replays the fuzzers' corpora and
-# runs the unit tests.
-SAN_FLAGS := -fsanitize=address,undefined -fno-sanitize-recover=undefined
+# A second build under AddressSanitizer and UBSan: `make test` replays the corpora in it,
+# `make san` runs the unit tests, too.
+SAN_MAKE := $(MAKE) BUILD=build-san OPT="-O1 -g" \
+	SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 san:
-	$(MAKE) BUILD=build-san SAN="$(SAN_FLAGS)" OPT="-O1 -g" unit fuzz-replay
+	$(SAN_MAKE) unit fuzz-replay
+san-replay:
+	$(SAN_MAKE) fuzz-replay
 
 # ---- install ---------------------------------------------------------------
 install: all
