@@ -22,16 +22,19 @@
  * ("mask-blocks" … "pipeline"), then "ptx".  Spellings of --emit= and
  * --dump-after=. */
 const char *const *compile_stages(void);
+/* Whether `name` is one of them. */
 bool compile_stage_is_known(const char *name);
 
-/* Names and one-line summaries of everything --run-pass= takes (the passes and
- * the stock cleanups); NULL when `index` is past the end. */
+/* Names of everything --run-pass= takes (the passes and the stock cleanups);
+ * NULL when `index` is past the end. */
 const char *compile_pass_name(size_t index);
+/* What it does, in one line. */
 const char *compile_pass_summary(size_t index);
 
 /* Targets that the compiler can generate code for, NULL past the end; number 0
  * is the default.  A subset of frontend_targets(). */
 const char *compile_target(size_t index);
+/* Whether `name` is one of them. */
 bool compile_target_is_supported(const char *name);
 
 /* Zero is the default of every field; strings are borrowed. */

@@ -9,12 +9,13 @@
 struct syn_name lex_name(struct parse_ctx *ctx, const char *text, size_t length,
                          struct source_range where);
 
-/* Number literals.  Decimal i32 are range-checked later (-2147483648 is legal),
- * hexadecimal ones are 32-bit patterns. */
+/* A decimal i32; its range is checked later, since -2147483648 is legal. */
 const struct syn *lex_decimal(struct parse_ctx *ctx, const char *text,
                               struct source_range where);
+/* 0x…, a 32-bit pattern; an error beyond 32 bits. */
 const struct syn *lex_hex(struct parse_ctx *ctx, const char *text,
                           struct source_range where);
+/* 1.5, 1e-3; an error where it overflows f32. */
 const struct syn *lex_float(struct parse_ctx *ctx, const char *text,
                             struct source_range where);
 
