@@ -100,7 +100,7 @@ MlirValue ir_const_bool(struct ir_builder *b, bool value) {
     return ir_splat(b, ir_type_i1(b->context), value);
 }
 
-MlirValue ir_const_index(struct ir_builder *b, int64_t value) {
+static MlirValue const_index(struct ir_builder *b, int64_t value) {
     MlirType type = ir_type_index(b->context);
     return constant(b, type, mlirIntegerAttrGet(type, value));
 }
@@ -225,7 +225,8 @@ MlirValue ir_fma(struct ir_builder *b, MlirValue x, MlirValue y, MlirValue z) {
     return elementwise(b, "math.fma", (MlirValue[]){x, y, z}, 3);
 }
 
-MlirValue ir_to_index(struct ir_builder *b, MlirValue x) {
+/* A scalar i32 as index. */
+static MlirValue to_index(struct ir_builder *b, MlirValue x) {
     MlirType index = ir_type_index(b->context);
     return mlirTypeIsAIndex(mlirValueGetType(x)) ? x : ir_index_cast(b, x, index);
 }
@@ -245,7 +246,8 @@ MlirValue ir_broadcast(struct ir_builder *b, MlirValue x, MlirType type) {
     return ir_value_op(b, "vector.broadcast", &x, 1, to, NULL, 0);
 }
 
-MlirValue ir_shape_cast(struct ir_builder *b, MlirValue x, MlirType type) {
+/* vector.shape_cast to `type` (same elements). */
+static MlirValue shape_cast(struct ir_builder *b, MlirValue x, MlirType type) {
     return ir_value_op(b, "vector.shape_cast", &x, 1, type, NULL, 0);
 }
 
@@ -255,7 +257,7 @@ static MlirValue positions(struct ir_builder *b, int64_t rows, int64_t columns) 
     MlirType index = ir_type_index(b->context), i32 = ir_type_i32(b->context);
     MlirValue step = ir_value_op(b, "vector.step", NULL, 0,
                                  ir_type_vector1(index, rows * columns), NULL, 0);
-    return ir_shape_cast(b, ir_index_cast(b, step, i32), ir_type_tile(i32, rows, columns));
+    return shape_cast(b, ir_index_cast(b, step, i32), ir_type_tile(i32, rows, columns));
 }
 
 MlirValue ir_row_positions(struct ir_builder *b, int64_t rows) { return positions(b, rows, 1); }
@@ -284,7 +286,7 @@ MlirValue ir_reduce_columns(struct ir_builder *b, enum ir_reduction kind, MlirVa
     };
     MlirValue sum = ir_value_op(b, "vector.multi_reduction", (MlirValue[]){tile, neutral}, 2, flat,
                                 attrs, 2);
-    return ir_shape_cast(b, sum, ir_type_tile(element, rows, 1));
+    return shape_cast(b, sum, ir_type_tile(element, rows, 1));
 }
 
 /* ---- Memory and GPU ------------------------------------------------------ */
@@ -294,7 +296,7 @@ static size_t memory_operands(struct ir_builder *b, MlirValue *operands, size_t 
                               const MlirValue *indices, size_t count) {
     assert(count <= KERNEL_MAX_RANK);
     for (size_t i = 0; i < count; i++)
-        operands[used + i] = ir_to_index(b, indices[i]);
+        operands[used + i] = to_index(b, indices[i]);
     return used + count;
 }
 
@@ -314,7 +316,7 @@ void ir_store_element(struct ir_builder *b, MlirValue value, MlirValue memref,
 }
 
 MlirValue ir_dim(struct ir_builder *b, MlirValue memref, int axis) {
-    MlirValue operands[2] = {memref, ir_const_index(b, axis)};
+    MlirValue operands[2] = {memref, const_index(b, axis)};
     return ir_to_i32(b, ir_value_op(b, "memref.dim", operands, 2, ir_type_index(b->context),
                                     NULL, 0));
 }

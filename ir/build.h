@@ -30,11 +30,14 @@ struct ir_builder {
 /* A builder without a place, unknown location. */
 void ir_builder_init(struct ir_builder *b, MlirContext context, struct arena *arena);
 
-/* Where to insert. */
+/* Inserts at the end of `block` from here on; the location stays. */
 void ir_at_end(struct ir_builder *b, MlirBlock block);
+/* Inserts before the ops that `block` has now; the location stays. */
 void ir_at_start(struct ir_builder *b, MlirBlock block);
-void ir_before(struct ir_builder *b, MlirOperation op); /* also takes op's location */
-void ir_after(struct ir_builder *b, MlirOperation op);  /* also takes op's location */
+/* Inserts before `op` and takes over its location. */
+void ir_before(struct ir_builder *b, MlirOperation op);
+/* Inserts behind `op` and takes over its location. */
+void ir_after(struct ir_builder *b, MlirOperation op);
 
 /* ---- Any op -------------------------------------------------------------- */
 
@@ -44,7 +47,8 @@ struct ir_attr {
     MlirAttribute value;
 };
 
-/* Builds and inserts `name` without regions.  `attrs` may be NULL. */
+/* Builds and inserts `name` without regions.  At most 16 attributes; `attrs` may
+ * be NULL.  Aborts on a name that no dialect of the context has. */
 MlirOperation ir_op(struct ir_builder *b, const char *name, const MlirValue *operands,
                     size_t operand_count, const MlirType *results, size_t result_count,
                     const struct ir_attr *attrs, size_t attr_count);
@@ -54,18 +58,23 @@ MlirValue ir_value_op(struct ir_builder *b, const char *name, const MlirValue *o
                       size_t operand_count, MlirType result, const struct ir_attr *attrs,
                       size_t attr_count);
 
-/* Attribute values. */
+/* value : i32 */
 MlirAttribute ir_attr_i32(MlirContext context, int32_t value);
+/* "text", copied. */
 MlirAttribute ir_attr_string(MlirContext context, const char *text);
+/* @name, a reference to a function of the module. */
 MlirAttribute ir_attr_symbol(MlirContext context, const char *name);
+/* unit: true by being there. */
 MlirAttribute ir_attr_unit(MlirContext context);
 
 /* ---- Constants ----------------------------------------------------------- */
 
+/* arith.constant, scalar i32. */
 MlirValue ir_const_i32(struct ir_builder *b, int32_t value);
-MlirValue ir_const_f32(struct ir_builder *b, float value); /* inf and NaN too */
+/* The same as f32; infinities and NaN are allowed. */
+MlirValue ir_const_f32(struct ir_builder *b, float value);
+/* The same as i1. */
 MlirValue ir_const_bool(struct ir_builder *b, bool value);
-MlirValue ir_const_index(struct ir_builder *b, int64_t value);
 
 /* A constant of `type`: scalar, or splat of a vector.  The element type is i1,
  * i32, index (whole values) or a float. */
@@ -108,6 +117,7 @@ bool ir_constant_float(MlirValue value, double *out_value);
     OP(uitofp, "arith.uitofp") OP(fptosi, "arith.fptosi") OP(truncf, "arith.truncf")  \
     OP(extf, "arith.extf") OP(bitcast, "arith.bitcast")
 
+/* ir_addi(b, x, y), ir_negf(b, x), ir_extf(b, x, element), … */
 #define OP(name, mlir) MlirValue ir_##name(struct ir_builder *b, MlirValue x, MlirValue y);
 IR_BINARY_OPS(OP)
 #undef OP
@@ -125,8 +135,9 @@ enum ir_cmpf {
     IR_UEQ, IR_UGTF, IR_UGEF, IR_ULTF, IR_ULEF, IR_UNE, IR_UNO,
 };
 
-/* Comparisons give i1 of the operands' shape. */
+/* x ? y for integers and index: i1 of the operands' shape. */
 MlirValue ir_cmpi(struct ir_builder *b, enum ir_cmpi predicate, MlirValue x, MlirValue y);
+/* The same for floats; O predicates are false and U ones true on NaN. */
 MlirValue ir_cmpf(struct ir_builder *b, enum ir_cmpf predicate, MlirValue x, MlirValue y);
 
 /* condition ? x : y; the condition is scalar or has the arms' shape. */
@@ -138,8 +149,7 @@ MlirValue ir_not(struct ir_builder *b, MlirValue x);
 /* math.fma: x*y + z, rounded once. */
 MlirValue ir_fma(struct ir_builder *b, MlirValue x, MlirValue y, MlirValue z);
 
-/* A scalar i32 as index and back. */
-MlirValue ir_to_index(struct ir_builder *b, MlirValue x);
+/* A scalar index as i32 (cut to 32 bits); an i32 comes back as it is. */
 MlirValue ir_to_i32(struct ir_builder *b, MlirValue x);
 
 /* ---- Vectors ------------------------------------------------------------- */
@@ -148,12 +158,9 @@ MlirValue ir_to_i32(struct ir_builder *b, MlirValue x);
  * that shape already. */
 MlirValue ir_broadcast(struct ir_builder *b, MlirValue x, MlirType type);
 
-/* vector.shape_cast to `type` (same elements). */
-MlirValue ir_shape_cast(struct ir_builder *b, MlirValue x, MlirType type);
-
-/* 0..rows-1 as vector<rows x 1 x i32>; 0..columns-1 as vector<1 x columns x i32>
- * (vector.step, index_cast, shape_cast). */
+/* 0..rows-1 as vector<rows x 1 x i32> (vector.step, index_cast, shape_cast). */
 MlirValue ir_row_positions(struct ir_builder *b, int64_t rows);
+/* The same as vector<1 x columns x i32>. */
 MlirValue ir_column_positions(struct ir_builder *b, int64_t columns);
 
 enum ir_reduction { IR_REDUCE_ADD, IR_REDUCE_MAXNUMF, IR_REDUCE_MINNUMF };
@@ -175,6 +182,7 @@ struct ir_for {
  * afterwards.  Loop-carried values: ir_for_arg. */
 struct ir_for ir_for_begin(struct ir_builder *b, MlirValue lo, MlirValue hi, MlirValue step,
                            const MlirValue *inits, size_t count);
+/* What the loop carries for inits[i], inside the body. */
 MlirValue ir_for_arg(const struct ir_for *loop, size_t i);
 /* Yields and moves the builder behind the loop; results: ir_result(loop.op, i). */
 void ir_for_end(struct ir_builder *b, struct ir_for *loop, const MlirValue *yields, size_t count);
@@ -185,11 +193,12 @@ struct ir_if {
 };
 
 /* Starts scf.if with results of the given types; the builder is inside the then
- * arm.  With `has_else` (needed with results) ir_if_else yields and moves to the
- * else arm; ir_if_end yields and moves behind. */
+ * arm.  Results need `has_else`. */
 struct ir_if ir_if_begin(struct ir_builder *b, MlirValue condition, const MlirType *results,
                          size_t count, bool has_else);
+/* Yields from the then arm and moves to the else arm; needs `has_else`. */
 void ir_if_else(struct ir_builder *b, struct ir_if *branch, const MlirValue *yields, size_t count);
+/* Yields from the last arm and moves behind; results: ir_result(branch.op, i). */
 void ir_if_end(struct ir_builder *b, struct ir_if *branch, const MlirValue *yields, size_t count);
 
 struct ir_while {
@@ -211,18 +220,24 @@ void ir_while_end(struct ir_builder *b, struct ir_while *loop, const MlirValue *
 
 /* ---- Memory and GPU ------------------------------------------------------ */
 
-/* memref.load / store; indices are i32 or index scalars, one per axis. */
+/* memref.load; indices are i32 or index scalars, one per axis. */
 MlirValue ir_load_element(struct ir_builder *b, MlirValue memref, const MlirValue *indices,
                           size_t count);
+/* memref.store of a scalar, indices likewise. */
 void ir_store_element(struct ir_builder *b, MlirValue value, MlirValue memref,
                       const MlirValue *indices, size_t count);
 /* Extent of an axis as i32. */
 MlirValue ir_dim(struct ir_builder *b, MlirValue memref, int axis);
 
-MlirValue ir_block_id(struct ir_builder *b);    /* x, i32 */
-MlirValue ir_thread_id(struct ir_builder *b);   /* x, i32 */
-MlirValue ir_lane_id(struct ir_builder *b);     /* i32 */
-MlirValue ir_subgroup_id(struct ir_builder *b); /* warp in the CTA, i32 */
+/* Number of the CTA on axis x, i32. */
+MlirValue ir_block_id(struct ir_builder *b);
+/* Number of the thread in its CTA, i32. */
+MlirValue ir_thread_id(struct ir_builder *b);
+/* Number of the lane in its warp, i32. */
+MlirValue ir_lane_id(struct ir_builder *b);
+/* Number of the warp in its CTA, i32. */
+MlirValue ir_subgroup_id(struct ir_builder *b);
+/* All threads of the CTA meet; shared memory written before is visible after. */
 void ir_barrier(struct ir_builder *b);
 
 /* ---- Functions ----------------------------------------------------------- */
@@ -233,11 +248,15 @@ void ir_barrier(struct ir_builder *b);
 MlirOperation ir_func(struct ir_builder *b, const char *name, bool is_private,
                       const MlirType *args, size_t arg_count, const MlirType *results,
                       size_t result_count);
+/* The entry block; null for a declaration. */
 MlirBlock ir_func_body(MlirOperation func);
+/* Number of arguments, of declarations too. */
 size_t ir_func_arg_count(MlirOperation func);
+/* Argument i inside the body. */
 MlirValue ir_func_arg(MlirOperation func, size_t i);
 /* Appends an argument (type and block argument), with `attn.arg` unless NULL. */
 MlirValue ir_func_add_arg(MlirOperation func, MlirType type, const char *arg);
+/* func.return; `values` are what the function's type says. */
 void ir_return(struct ir_builder *b, const MlirValue *values, size_t count);
 /* The declaration of a CUDA C++ function `name` (attribute attn.extern = its name) for
  * these argument types, made at the end of the module when it is not there.  Vector
@@ -251,13 +270,14 @@ MlirOperation ir_call(struct ir_builder *b, MlirOperation func, const MlirValue 
 
 /* ---- attn ---------------------------------------------------------------- */
 
-/* attn.attention.  Its functions take the arguments of the function around it that
+/* Operands of attn.attention.  Its functions take the arguments of the function around it that
  * follow lse, in that order: mask and score the sizes, params and tensors, classify
  * and kv_bounds the workspaces too. */
 struct ir_attention {
     MlirValue q, k, v, o, lse, scale;
     int group; /* query heads per KV head; 0: any */
 };
+/* The op; the caller sets its attributes mask, score, … (docs/ir.md). */
 MlirOperation ir_attention(struct ir_builder *b, const struct ir_attention *attention);
 
 /* Element of a captured tensor: f16/bf16/f32 -> f32, i8 -> i1, i32.  The shape is
@@ -268,21 +288,30 @@ MlirValue ir_read(struct ir_builder *b, MlirValue tensor, const MlirValue *indic
 MlirValue ir_load(struct ir_builder *b, const char *name, MlirValue src, MlirValue batch,
                   MlirValue head, MlirValue row0, MlirValue limit, int64_t rows);
 
+/* x (MxK)·y + acc (MxN), f32 sums; y is KxN, or NxK with `transpose_b`. */
 MlirValue ir_dot(struct ir_builder *b, MlirValue x, MlirValue y, MlirValue acc, bool transpose_b);
+/* A shared tile in registers, as the left operand of dots. */
 MlirValue ir_fragments(struct ir_builder *b, MlirValue shared);
 
-/* Results 0..2: acc, m, l.  */
+/* One key block of the online softmax: scores s, values v.  Results 0..2: acc, m,
+ * l. */
 MlirOperation ir_softmax_step(struct ir_builder *b, MlirValue acc, MlirValue m, MlirValue l,
                               MlirValue s, MlirValue v);
-/* Results 0..1: o, lse. */
+/* acc / l and the logarithm of the sum of a row.  Results 0..1: o, lse. */
 MlirOperation ir_softmax_finish(struct ir_builder *b, MlirValue acc, MlirValue m, MlirValue l);
 
+/* x·y rounded toward +infinity, f32. */
 MlirValue ir_mul_rp(struct ir_builder *b, MlirValue x, MlirValue y);
+/* l plus, in every lane, the lane's own elements of each row of p. */
 MlirValue ir_partial_sum(struct ir_builder *b, MlirValue p, MlirValue l);
+/* Writes a tile to rows row0.. of dst[batch, head], those below `limit`.
+ * `optional`: dst may be a null pointer at run time, then nothing is written. */
 void ir_store(struct ir_builder *b, MlirValue value, MlirValue dst, MlirValue batch,
               MlirValue head, MlirValue row0, MlirValue limit, bool optional);
+/* Bit i is the i1 predicate of lane i, as i32 in every lane. */
 MlirValue ir_ballot(struct ir_builder *b, MlirValue predicate);
-/* kind: minsi maxsi minnumf maxnumf ori andi. */
+/* Over the 32 lanes, the result in each.  kind: minsi maxsi minnumf maxnumf ori
+ * andi. */
 MlirValue ir_warp_reduce(struct ir_builder *b, const char *kind, MlirValue x);
 
 /* How a shared buffer lies in memory (contract: attn.shared). */
@@ -290,11 +319,18 @@ struct ir_shared {
     const char *name;
     int byte_offset, pitch, swizzle_bits, swizzle_shift; /* rank 1: byte_offset only */
 };
+/* A buffer of type ir_type_shared at this place. */
 MlirValue ir_shared(struct ir_builder *b, MlirType type, const struct ir_shared *place);
+/* Stage `index` of a buffer [stages, rows, columns]. */
 MlirValue ir_stage(struct ir_builder *b, MlirValue buffer, MlirValue index);
+/* cp.async of rows row0.. of src[batch, head] to a shared tile; rows from `limit`
+ * on and padding columns become zero. */
 void ir_copy_async(struct ir_builder *b, MlirValue src, MlirValue batch, MlirValue head,
                    MlirValue row0, MlirValue limit, MlirValue dst);
+/* Makes the lane's copies since the last one a group (cp.async.commit_group). */
 void ir_commit_group(struct ir_builder *b);
+/* Waits until at most `pending` of the lane's groups are in flight; other warps
+ * see them after ir_barrier. */
 void ir_wait_group(struct ir_builder *b, int pending);
 
 #endif

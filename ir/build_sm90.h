@@ -24,7 +24,10 @@ MlirValue ir_elect(struct ir_builder *b);
  * `arrivals` arrivals and all expected bytes. */
 MlirValue ir_mbarriers(struct ir_builder *b, const char *name, int byte_offset, int count,
                        int arrivals);
+/* Initialises all of them; by one thread, before ir_fence_mbarrier_init. */
 void ir_mbarrier_init(struct ir_builder *b, MlirValue barriers);
+/* Makes the initialisation visible to asynchronous copies
+ * (fence.mbarrier_init.release.cluster). */
 void ir_fence_mbarrier_init(struct ir_builder *b);
 /* Waits until the phase of this parity (0 or 1) has completed. */
 void ir_mbarrier_wait(struct ir_builder *b, MlirValue barriers, MlirValue index,
@@ -42,7 +45,9 @@ void ir_tma_load(struct ir_builder *b, MlirValue src, MlirValue batch, MlirValue
 /* acc + x*y, asynchronous: the result may be read after ir_wgmma_wait. */
 MlirValue ir_wgmma(struct ir_builder *b, MlirValue x, MlirValue y, MlirValue acc,
                    bool transpose_b);
+/* Orders register writes before the wgmmas that follow (wgmma.fence). */
 void ir_wgmma_fence(struct ir_builder *b);
+/* Makes the warpgroup's wgmmas since the last one a group. */
 void ir_wgmma_commit(struct ir_builder *b);
 /* Waits until at most `pending` committed groups are in flight; gives `value`. */
 MlirValue ir_wgmma_wait(struct ir_builder *b, MlirValue value, int pending);
@@ -55,8 +60,9 @@ MlirValue ir_consumer(struct ir_builder *b);
 void ir_own_blocks(struct ir_builder *b, MlirValue begin, MlirValue end);
 /* Registers of a thread of this warpgroup from here on (setmaxnreg). */
 void ir_set_max_registers(struct ir_builder *b, int count, bool increase);
-/* Named barriers 1..15 for `threads` threads; arrive does not wait. */
+/* Arrives at named barrier `id` (1..15) and waits until `threads` have. */
 void ir_bar_sync(struct ir_builder *b, MlirValue id, int threads);
+/* Arrives and does not wait. */
 void ir_bar_arrive(struct ir_builder *b, MlirValue id, int threads);
 /* Draws a number from a counter that runs 0..wrap and starts over (atom.inc). */
 MlirValue ir_atomic_inc(struct ir_builder *b, MlirValue workspace, MlirValue element,

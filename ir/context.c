@@ -17,8 +17,6 @@
 
 #include "ir/dialect_irdl.h"
 
-const char *ir_dialect_text(void) { return ir_dialect_irdl; }
-
 MlirContext ir_context_create(void) {
     MlirContext context = mlirContextCreateWithThreading(false);
     const MlirDialectHandle handles[] = {
@@ -174,10 +172,6 @@ MlirModule ir_parse(MlirContext context, const char *text, size_t length) {
     MlirModule module = mlirModuleCreateParse(context, ref);
     strbuf_destroy(&copy);
     return module;
-}
-
-char *ir_string(struct arena *arena, MlirStringRef text) {
-    return arena_strndup(arena, text.data, text.length);
 }
 
 _Noreturn void ir_ice(MlirOperation op, const char *what) {

@@ -22,9 +22,6 @@
  * does not load: that is a fault of the build. */
 MlirContext ir_context_create(void);
 
-/* The IRDL text of the dialect, NUL-terminated. */
-const char *ir_dialect_text(void);
-
 /* While attached, MLIR's diagnostics become entries of `diags` at the place of
  * their location (FileLineCol of a file in its source set; else nowhere).
  * Detach with the returned id before `diags` ends. */
@@ -56,9 +53,6 @@ void ir_print(MlirOperation op, bool locations, struct strbuf *out);
 /* Reads a module; null (after diagnostics) when the text is none.  The caller
  * ends it with mlirModuleDestroy. */
 MlirModule ir_parse(MlirContext context, const char *text, size_t length);
-
-/* Text of a string, identifier or symbol as a NUL-terminated copy in `arena`. */
-char *ir_string(struct arena *arena, MlirStringRef text);
 
 /* MlirStringRef of a NUL-terminated text (borrowed). */
 static inline MlirStringRef ir_ref(const char *text) {

@@ -6,15 +6,6 @@
 
 #include "ir/context.h"
 
-MlirType ir_type_i1(MlirContext context) { return mlirIntegerTypeGet(context, 1); }
-MlirType ir_type_i8(MlirContext context) { return mlirIntegerTypeGet(context, 8); }
-MlirType ir_type_i32(MlirContext context) { return mlirIntegerTypeGet(context, 32); }
-MlirType ir_type_i64(MlirContext context) { return mlirIntegerTypeGet(context, 64); }
-MlirType ir_type_f32(MlirContext context) { return mlirF32TypeGet(context); }
-MlirType ir_type_f16(MlirContext context) { return mlirF16TypeGet(context); }
-MlirType ir_type_bf16(MlirContext context) { return mlirBF16TypeGet(context); }
-MlirType ir_type_index(MlirContext context) { return mlirIndexTypeGet(context); }
-
 MlirType ir_type_of_scalar(MlirContext context, enum scalar_type type) {
     switch (type) {
     case SCALAR_BOOL: return ir_type_i8(context);

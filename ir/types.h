@@ -13,21 +13,29 @@
 
 #include "support/kernel_info.h"
 
-/* Scalars. */
-MlirType ir_type_i1(MlirContext context);
-MlirType ir_type_i8(MlirContext context);
-MlirType ir_type_i32(MlirContext context);
-MlirType ir_type_i64(MlirContext context);
-MlirType ir_type_f32(MlirContext context);
-MlirType ir_type_f16(MlirContext context);
-MlirType ir_type_bf16(MlirContext context);
-MlirType ir_type_index(MlirContext context);
+/* Scalars: ir_type_i1(context) and so on. */
+#define IR_SCALAR_TYPES(TYPE)                                                 \
+    TYPE(i1, mlirIntegerTypeGet(context, 1))                                  \
+    TYPE(i8, mlirIntegerTypeGet(context, 8))                                  \
+    TYPE(i32, mlirIntegerTypeGet(context, 32))                                \
+    TYPE(i64, mlirIntegerTypeGet(context, 64))                                \
+    TYPE(f32, mlirF32TypeGet(context))                                        \
+    TYPE(f16, mlirF16TypeGet(context))                                        \
+    TYPE(bf16, mlirBF16TypeGet(context))                                      \
+    TYPE(index, mlirIndexTypeGet(context))
+#define TYPE(name, get)                                                       \
+    static inline MlirType ir_type_##name(MlirContext context) {              \
+        return get;                                                           \
+    }
+IR_SCALAR_TYPES(TYPE)
+#undef TYPE
 
 /* Element type in memory; bool is i8. */
 MlirType ir_type_of_scalar(MlirContext context, enum scalar_type type);
 
-/* vector<rows x columns x element>; a 1-D vector. */
+/* vector<rows x columns x element>. */
 MlirType ir_type_tile(MlirType element, int64_t rows, int64_t columns);
+/* vector<length x element>, for what is built along one axis only. */
 MlirType ir_type_vector1(MlirType element, int64_t length);
 
 /* memref<?x...xT, strided<[?, ...]>> with every extent and stride dynamic. */
@@ -44,24 +52,36 @@ MlirType ir_element_type(MlirType type);
 /* The type with another element type; a scalar becomes `element`. */
 MlirType ir_with_element(MlirType type, MlirType element);
 
-bool ir_is_scalar(MlirType type);  /* integer, float or index */
+/* An integer, float or index. */
+bool ir_is_scalar(MlirType type);
+/* A vector of any rank. */
 bool ir_is_vector(MlirType type);
-bool ir_is_tile(MlirType type);    /* vector of rank 2 with M > 1 and N > 1 */
-bool ir_is_row(MlirType type);     /* vector<Mx1xT> */
-bool ir_is_column(MlirType type);  /* vector<1xNxT>, N > 1 */
+/* vector<MxNxT>, M > 1 and N > 1. */
+bool ir_is_tile(MlirType type);
+/* vector<Mx1xT>. */
+bool ir_is_row(MlirType type);
+/* vector<1xNxT>, N > 1. */
+bool ir_is_column(MlirType type);
+/* A memref of any memory space. */
 bool ir_is_memref(MlirType type);
-bool ir_is_shared(MlirType type);  /* memref in workgroup memory */
-bool ir_is_float(MlirType type);   /* element is a float */
-bool ir_is_f32(MlirType type);     /* element is f32 */
-bool ir_is_i32(MlirType type);     /* element is i32 */
-bool ir_is_bool(MlirType type);    /* element is i1 */
+/* A memref in workgroup memory. */
+bool ir_is_shared(MlirType type);
+/* The element is a float of any width. */
+bool ir_is_float(MlirType type);
+/* The element is f32. */
+bool ir_is_f32(MlirType type);
+/* The element is i32. */
+bool ir_is_i32(MlirType type);
+/* The element is i1. */
+bool ir_is_bool(MlirType type);
 
 /* Rank of a vector or memref; 0 for a scalar. */
 int ir_rank(MlirType type);
 /* Extent of an axis, -1 when dynamic. */
 int64_t ir_extent(MlirType type, int axis);
-/* Rows and columns of a rank-2 vector; 1 and 1 for a scalar. */
+/* Rows of a rank-2 vector; 1 for a scalar. */
 int64_t ir_rows(MlirType type);
+/* Columns of a rank-2 vector; 1 for a scalar. */
 int64_t ir_columns(MlirType type);
 /* Bits of one element; i1 is 1, index is 64. */
 unsigned ir_element_bits(MlirType type);

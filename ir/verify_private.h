@@ -26,8 +26,9 @@ bool verify_fail(struct verifier *v, MlirOperation op, const char *format, ...)
 /* Votes, mbarriers, TMA, wgmma and roles (verify_sm90.c); ends with a null name. */
 extern const struct verify_rule verify_sm90_rules[];
 
-/* The rules of an attn.shared with swizzle_bytes, and the bytes of all its stages. */
+/* The rules of an attn.shared with swizzle_bytes; false after a report. */
 bool verify_panels(struct verifier *v, MlirOperation op);
+/* Bytes of all stages of such a buffer. */
 int64_t verify_panel_bytes(MlirOperation op);
 
 #endif

@@ -26,25 +26,6 @@ MlirOperation ir_def_op(MlirValue value, const char *name) {
     return ir_is_op(op, name) ? op : (MlirOperation){NULL};
 }
 
-MlirValue ir_operand(MlirOperation op, size_t i) {
-    return mlirOperationGetOperand(op, (intptr_t)i);
-}
-
-MlirValue ir_result(MlirOperation op, size_t i) {
-    return mlirOperationGetResult(op, (intptr_t)i);
-}
-
-size_t ir_operand_count(MlirOperation op) { return (size_t)mlirOperationGetNumOperands(op); }
-size_t ir_result_count(MlirOperation op) { return (size_t)mlirOperationGetNumResults(op); }
-
-MlirBlock ir_region_block(MlirOperation op, size_t i) {
-    return mlirRegionGetFirstBlock(mlirOperationGetRegion(op, (intptr_t)i));
-}
-
-bool ir_has_uses(MlirValue value) { return !mlirOpOperandIsNull(mlirValueGetFirstUse(value)); }
-
-void ir_replace_uses(MlirValue old, MlirValue new) { mlirValueReplaceAllUsesOfWith(old, new); }
-
 void ir_erase(MlirOperation op) {
     mlirOperationRemoveFromParent(op);
     mlirOperationDestroy(op);

@@ -24,14 +24,42 @@ const char *ir_op_name(MlirOperation op);
 MlirOperation ir_def(MlirValue value);
 /* The op that defines `value` if it is called `name`, else null. */
 MlirOperation ir_def_op(MlirValue value, const char *name);
-MlirValue ir_operand(MlirOperation op, size_t i);
-MlirValue ir_result(MlirOperation op, size_t i);
-size_t ir_operand_count(MlirOperation op);
-size_t ir_result_count(MlirOperation op);
+
+/* Operand i. */
+static inline MlirValue ir_operand(MlirOperation op, size_t i) {
+    return mlirOperationGetOperand(op, (intptr_t)i);
+}
+
+/* Result i. */
+static inline MlirValue ir_result(MlirOperation op, size_t i) {
+    return mlirOperationGetResult(op, (intptr_t)i);
+}
+
+/* Number of operands. */
+static inline size_t ir_operand_count(MlirOperation op) {
+    return (size_t)mlirOperationGetNumOperands(op);
+}
+
+/* Number of results. */
+static inline size_t ir_result_count(MlirOperation op) {
+    return (size_t)mlirOperationGetNumResults(op);
+}
+
 /* First block of region i; null when the region is empty. */
-MlirBlock ir_region_block(MlirOperation op, size_t i);
-bool ir_has_uses(MlirValue value);
-void ir_replace_uses(MlirValue old, MlirValue new);
+static inline MlirBlock ir_region_block(MlirOperation op, size_t i) {
+    return mlirRegionGetFirstBlock(mlirOperationGetRegion(op, (intptr_t)i));
+}
+
+/* Whether any op takes the value as an operand. */
+static inline bool ir_has_uses(MlirValue value) {
+    return !mlirOpOperandIsNull(mlirValueGetFirstUse(value));
+}
+
+/* Every op that takes `old` takes `new` instead, of the same type. */
+static inline void ir_replace_uses(MlirValue old, MlirValue new) {
+    mlirValueReplaceAllUsesOfWith(old, new);
+}
+
 /* Unlinks and destroys an op without uses. */
 void ir_erase(MlirOperation op);
 /* Erases ops without side effects and without uses, last to first, inside `block`
@@ -50,8 +78,11 @@ MlirOperation *ir_collect(struct arena *arena, MlirOperation root, const char *n
 
 /* ---- Attributes ---------------------------------------------------------- */
 
+/* Whether the op has an attribute, inherent or discardable. */
 bool ir_has_attr(MlirOperation op, const char *name);
+/* Adds or replaces an attribute. */
 void ir_set_attr(MlirOperation op, const char *name, MlirAttribute value);
+/* Removes an attribute; none of that name is fine. */
 void ir_remove_attr(MlirOperation op, const char *name);
 /* An integer attribute, `missing` when it is absent. */
 int64_t ir_int_attr(MlirOperation op, const char *name, int64_t missing);
@@ -62,6 +93,7 @@ const char *ir_text_attr(MlirOperation op, const char *name);
 
 /* A function of the module by name, null when there is none. */
 MlirOperation ir_find_func(MlirOperation module, const char *name);
+/* Name of a function; borrowed from the context. */
 const char *ir_func_name(MlirOperation func);
 /* The function that a symbol attribute of `op` names; null when absent. */
 MlirOperation ir_symbol_func(MlirOperation module, MlirOperation op, const char *attr);
@@ -83,14 +115,19 @@ MlirAttribute ir_func_arg_attr(MlirOperation func, size_t i, const char *name);
 
 /* attn.kernel: "main", "summary"; NULL: no kernel. */
 const char *ir_kernel_kind(MlirOperation func);
+/* Makes the function a kernel of this kind. */
 void ir_set_kernel_kind(MlirOperation func, const char *kind);
 /* attn.tile = array<i32: M, N>; false when absent. */
 bool ir_kernel_tile(MlirOperation func, int *out_m, int *out_n);
+/* Sets it: rows and columns of the score tile. */
 void ir_set_kernel_tile(MlirOperation func, int m, int n);
-/* attn.warps, 0 when absent; attn.shared_bytes, 0 when absent. */
+/* attn.warps: warps of a CTA, 0 when absent. */
 int ir_kernel_warps(MlirOperation func);
+/* Sets it. */
 void ir_set_kernel_warps(MlirOperation func, int warps);
+/* attn.shared_bytes: shared memory of a CTA, 0 when absent. */
 int ir_kernel_shared_bytes(MlirOperation func);
+/* Sets it. */
 void ir_set_kernel_shared_bytes(MlirOperation func, int bytes);
 /* attn.grid: postfix words. */
 void ir_set_kernel_grid(MlirOperation func, const char *const *words, size_t count);
@@ -106,13 +143,16 @@ void ir_set_workspace_bytes(MlirOperation func, size_t i, const char *const *wor
 const char **ir_words(struct arena *arena, MlirAttribute array, size_t *out_count);
 /* attn.target of the module, NULL when absent. */
 const char *ir_module_target(MlirOperation module);
+/* Sets it: "sm_80" and so on. */
 void ir_set_module_target(MlirOperation module, const char *target);
 
 /* ---- Inlining ------------------------------------------------------------ */
 
 /* A map from values to values. */
 struct ir_map;
+/* An empty one, in the arena. */
 struct ir_map *ir_map_create(struct arena *arena);
+/* Adds or replaces the image of a value. */
 void ir_map_set(struct ir_map *map, MlirValue from, MlirValue to);
 /* The image of a value, the value itself when it has none. */
 MlirValue ir_map_get(const struct ir_map *map, MlirValue value);
