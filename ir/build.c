@@ -7,7 +7,8 @@
 #include <mlir-c/BuiltinAttributes.h>
 #include <string.h>
 
-void ir_builder_init(struct ir_builder *b, MlirContext context, struct arena *arena) {
+void ir_builder_init(struct ir_builder *b, MlirContext context,
+                     struct arena *arena) {
     *b = (struct ir_builder){.context = context,
                              .location = mlirLocationUnknownGet(context),
                              .arena = arena};
@@ -37,15 +38,17 @@ void ir_after(struct ir_builder *b, MlirOperation op) {
 
 /* ---- Any op -------------------------------------------------------------- */
 
-MlirOperation ir_op(struct ir_builder *b, const char *name, const MlirValue *operands,
-                    size_t operand_count, const MlirType *results, size_t result_count,
+MlirOperation ir_op(struct ir_builder *b, const char *name,
+                    const MlirValue *operands, size_t operand_count,
+                    const MlirType *results, size_t result_count,
                     const struct ir_attr *attrs, size_t attr_count) {
     enum { MAX_ATTRS = 16 };
     MlirNamedAttribute named[MAX_ATTRS];
     assert(attr_count <= MAX_ATTRS);
     for (size_t i = 0; i < attr_count; i++)
-        named[i] = mlirNamedAttributeGet(mlirIdentifierGet(b->context, ir_ref(attrs[i].name)),
-                                         attrs[i].value);
+        named[i] = mlirNamedAttributeGet(
+            mlirIdentifierGet(b->context, ir_ref(attrs[i].name)),
+            attrs[i].value);
     MlirOperationState state = mlirOperationStateGet(ir_ref(name), b->location);
     mlirOperationStateAddOperands(&state, (intptr_t)operand_count, operands);
     mlirOperationStateAddResults(&state, (intptr_t)result_count, results);
@@ -60,10 +63,12 @@ MlirOperation ir_op(struct ir_builder *b, const char *name, const MlirValue *ope
     return op;
 }
 
-MlirValue ir_value_op(struct ir_builder *b, const char *name, const MlirValue *operands,
-                      size_t operand_count, MlirType result, const struct ir_attr *attrs,
+MlirValue ir_value_op(struct ir_builder *b, const char *name,
+                      const MlirValue *operands, size_t operand_count,
+                      MlirType result, const struct ir_attr *attrs,
                       size_t attr_count) {
-    MlirOperation op = ir_op(b, name, operands, operand_count, &result, 1, attrs, attr_count);
+    MlirOperation op =
+        ir_op(b, name, operands, operand_count, &result, 1, attrs, attr_count);
     return mlirOperationGetResult(op, 0);
 }
 
@@ -79,11 +84,14 @@ MlirAttribute ir_attr_symbol(MlirContext context, const char *name) {
     return mlirFlatSymbolRefAttrGet(context, ir_ref(name));
 }
 
-MlirAttribute ir_attr_unit(MlirContext context) { return mlirUnitAttrGet(context); }
+MlirAttribute ir_attr_unit(MlirContext context) {
+    return mlirUnitAttrGet(context);
+}
 
 /* ---- Constants ----------------------------------------------------------- */
 
-static MlirValue constant(struct ir_builder *b, MlirType type, MlirAttribute value) {
+static MlirValue constant(struct ir_builder *b, MlirType type,
+                          MlirAttribute value) {
     struct ir_attr attr = {"value", value};
     return ir_value_op(b, "arith.constant", NULL, 0, type, &attr, 1);
 }
@@ -119,7 +127,8 @@ MlirValue ir_splat(struct ir_builder *b, MlirType type, double value) {
     return constant(b, type, attr);
 }
 
-/* The element attribute of a constant (splat or scalar), null when it is none. */
+/* The element attribute of a constant (splat or scalar), null when it is
+ * none. */
 static MlirAttribute constant_element(MlirValue value) {
     MlirAttribute none = mlirAttributeGetNull();
     if (!mlirValueIsAOpResult(value))
@@ -131,7 +140,9 @@ static MlirAttribute constant_element(MlirValue value) {
     MlirAttribute attr = mlirOperationGetAttributeByName(op, ir_ref("value"));
     if (!mlirAttributeIsADenseElements(attr))
         return attr;
-    return mlirDenseElementsAttrIsSplat(attr) ? mlirDenseElementsAttrGetSplatValue(attr) : none;
+    return mlirDenseElementsAttrIsSplat(attr)
+               ? mlirDenseElementsAttrGetSplatValue(attr)
+               : none;
 }
 
 bool ir_constant_int(MlirValue value, int64_t *out_value) {
@@ -155,17 +166,19 @@ bool ir_constant_float(MlirValue value, double *out_value) {
 /* ---- Arithmetic ---------------------------------------------------------- */
 
 /* fastmath<contract> for float ops while b->contract is set. */
-static size_t fastmath(const struct ir_builder *b, MlirType type, struct ir_attr *attr) {
+static size_t fastmath(const struct ir_builder *b, MlirType type,
+                       struct ir_attr *attr) {
     if (!b->contract || !ir_is_float(type))
         return 0;
     *attr = (struct ir_attr){
-        "fastmath", mlirAttributeParseGet(b->context, ir_ref("#arith.fastmath<contract>"))};
+        "fastmath",
+        mlirAttributeParseGet(b->context, ir_ref("#arith.fastmath<contract>"))};
     return 1;
 }
 
 /* An op whose result has the type of its first operand. */
-static MlirValue elementwise(struct ir_builder *b, const char *name, const MlirValue *operands,
-                             size_t count) {
+static MlirValue elementwise(struct ir_builder *b, const char *name,
+                             const MlirValue *operands, size_t count) {
     MlirType type = mlirValueGetType(operands[0]);
     struct ir_attr attr;
     size_t attr_count = fastmath(b, type, &attr);
@@ -173,48 +186,56 @@ static MlirValue elementwise(struct ir_builder *b, const char *name, const MlirV
 }
 
 /* An op that changes the element type and keeps the shape. */
-static MlirValue cast(struct ir_builder *b, const char *name, MlirValue x, MlirType element) {
+static MlirValue cast(struct ir_builder *b, const char *name, MlirValue x,
+                      MlirType element) {
     MlirType type = ir_with_element(mlirValueGetType(x), element);
     return ir_value_op(b, name, &x, 1, type, NULL, 0);
 }
 
 /* The functions of the three tables in build.h. */
-#define OP(name, mlir)                                                       \
-    MlirValue ir_##name(struct ir_builder *b, MlirValue x, MlirValue y) {    \
-        return elementwise(b, mlir, (MlirValue[]){x, y}, 2);                 \
+#define OP(name, mlir)                                                    \
+    MlirValue ir_##name(struct ir_builder *b, MlirValue x, MlirValue y) { \
+        return elementwise(b, mlir, (MlirValue[]){x, y}, 2);              \
     }
 IR_BINARY_OPS(OP)
 #undef OP
-#define OP(name, mlir) \
-    MlirValue ir_##name(struct ir_builder *b, MlirValue x) { return elementwise(b, mlir, &x, 1); }
+#define OP(name, mlir)                                       \
+    MlirValue ir_##name(struct ir_builder *b, MlirValue x) { \
+        return elementwise(b, mlir, &x, 1);                  \
+    }
 IR_UNARY_OPS(OP)
 #undef OP
-#define OP(name, mlir)                                                             \
-    MlirValue ir_##name(struct ir_builder *b, MlirValue x, MlirType element) {     \
-        return cast(b, mlir, x, element);                                          \
+#define OP(name, mlir)                                                         \
+    MlirValue ir_##name(struct ir_builder *b, MlirValue x, MlirType element) { \
+        return cast(b, mlir, x, element);                                      \
     }
 IR_CAST_OPS(OP)
 #undef OP
 
 /* arith.cmpi and cmpf: the predicate is MLIR's number as an i64 attribute. */
-static MlirValue compare(struct ir_builder *b, const char *name, int predicate, MlirValue x,
-                         MlirValue y) {
-    MlirType type = ir_with_element(mlirValueGetType(x), ir_type_i1(b->context));
-    struct ir_attr attr = {"predicate", mlirIntegerAttrGet(ir_type_i64(b->context), predicate)};
+static MlirValue compare(struct ir_builder *b, const char *name, int predicate,
+                         MlirValue x, MlirValue y) {
+    MlirType type =
+        ir_with_element(mlirValueGetType(x), ir_type_i1(b->context));
+    struct ir_attr attr = {
+        "predicate", mlirIntegerAttrGet(ir_type_i64(b->context), predicate)};
     return ir_value_op(b, name, (MlirValue[]){x, y}, 2, type, &attr, 1);
 }
 
-MlirValue ir_cmpi(struct ir_builder *b, enum ir_cmpi predicate, MlirValue x, MlirValue y) {
+MlirValue ir_cmpi(struct ir_builder *b, enum ir_cmpi predicate, MlirValue x,
+                  MlirValue y) {
     return compare(b, "arith.cmpi", (int)predicate, x, y);
 }
 
-MlirValue ir_cmpf(struct ir_builder *b, enum ir_cmpf predicate, MlirValue x, MlirValue y) {
+MlirValue ir_cmpf(struct ir_builder *b, enum ir_cmpf predicate, MlirValue x,
+                  MlirValue y) {
     return compare(b, "arith.cmpf", (int)predicate, x, y);
 }
 
-MlirValue ir_select(struct ir_builder *b, MlirValue condition, MlirValue x, MlirValue y) {
-    return ir_value_op(b, "arith.select", (MlirValue[]){condition, x, y}, 3, mlirValueGetType(x),
-                       NULL, 0);
+MlirValue ir_select(struct ir_builder *b, MlirValue condition, MlirValue x,
+                    MlirValue y) {
+    return ir_value_op(b, "arith.select", (MlirValue[]){condition, x, y}, 3,
+                       mlirValueGetType(x), NULL, 0);
 }
 
 MlirValue ir_not(struct ir_builder *b, MlirValue x) {
@@ -228,12 +249,14 @@ MlirValue ir_fma(struct ir_builder *b, MlirValue x, MlirValue y, MlirValue z) {
 /* A scalar i32 as index. */
 static MlirValue to_index(struct ir_builder *b, MlirValue x) {
     MlirType index = ir_type_index(b->context);
-    return mlirTypeIsAIndex(mlirValueGetType(x)) ? x : ir_index_cast(b, x, index);
+    return mlirTypeIsAIndex(mlirValueGetType(x)) ? x
+                                                 : ir_index_cast(b, x, index);
 }
 
 MlirValue ir_to_i32(struct ir_builder *b, MlirValue x) {
     MlirType i32 = ir_type_i32(b->context);
-    return mlirTypeEqual(mlirValueGetType(x), i32) ? x : ir_index_cast(b, x, i32);
+    return mlirTypeEqual(mlirValueGetType(x), i32) ? x
+                                                   : ir_index_cast(b, x, i32);
 }
 
 /* ---- Vectors ------------------------------------------------------------- */
@@ -251,22 +274,28 @@ static MlirValue shape_cast(struct ir_builder *b, MlirValue x, MlirType type) {
     return ir_value_op(b, "vector.shape_cast", &x, 1, type, NULL, 0);
 }
 
-/* 0, 1, 2, … as rows x 1 or 1 x columns: symbolic until the shape_cast, so that the back
- * end computes them from the lane. */
-static MlirValue positions(struct ir_builder *b, int64_t rows, int64_t columns) {
+/* 0, 1, 2, … as rows x 1 or 1 x columns: symbolic until the shape_cast, so that
+ * the back end computes them from the lane. */
+static MlirValue positions(struct ir_builder *b, int64_t rows,
+                           int64_t columns) {
     MlirType index = ir_type_index(b->context), i32 = ir_type_i32(b->context);
-    MlirValue step = ir_value_op(b, "vector.step", NULL, 0,
-                                 ir_type_vector1(index, rows * columns), NULL, 0);
-    return shape_cast(b, ir_index_cast(b, step, i32), ir_type_tile(i32, rows, columns));
+    MlirValue step =
+        ir_value_op(b, "vector.step", NULL, 0,
+                    ir_type_vector1(index, rows * columns), NULL, 0);
+    return shape_cast(b, ir_index_cast(b, step, i32),
+                      ir_type_tile(i32, rows, columns));
 }
 
-MlirValue ir_row_positions(struct ir_builder *b, int64_t rows) { return positions(b, rows, 1); }
+MlirValue ir_row_positions(struct ir_builder *b, int64_t rows) {
+    return positions(b, rows, 1);
+}
 
 MlirValue ir_column_positions(struct ir_builder *b, int64_t columns) {
     return positions(b, 1, columns);
 }
 
-MlirValue ir_reduce_columns(struct ir_builder *b, enum ir_reduction kind, MlirValue tile) {
+MlirValue ir_reduce_columns(struct ir_builder *b, enum ir_reduction kind,
+                            MlirValue tile) {
     static const struct {
         const char *attr;
         double neutral;
@@ -284,24 +313,26 @@ MlirValue ir_reduce_columns(struct ir_builder *b, enum ir_reduction kind, MlirVa
         {"kind", mlirAttributeParseGet(b->context, ir_ref(kinds[kind].attr))},
         {"reduction_dims", mlirDenseI64ArrayGet(b->context, 1, &axis)},
     };
-    MlirValue sum = ir_value_op(b, "vector.multi_reduction", (MlirValue[]){tile, neutral}, 2, flat,
-                                attrs, 2);
+    MlirValue sum =
+        ir_value_op(b, "vector.multi_reduction", (MlirValue[]){tile, neutral},
+                    2, flat, attrs, 2);
     return shape_cast(b, sum, ir_type_tile(element, rows, 1));
 }
 
 /* ---- Memory and GPU ------------------------------------------------------ */
 
 /* The memref (and value before it) followed by the indices as index. */
-static size_t memory_operands(struct ir_builder *b, MlirValue *operands, size_t used,
-                              const MlirValue *indices, size_t count) {
+static size_t memory_operands(struct ir_builder *b, MlirValue *operands,
+                              size_t used, const MlirValue *indices,
+                              size_t count) {
     assert(count <= KERNEL_MAX_RANK);
     for (size_t i = 0; i < count; i++)
         operands[used + i] = to_index(b, indices[i]);
     return used + count;
 }
 
-MlirValue ir_load_element(struct ir_builder *b, MlirValue memref, const MlirValue *indices,
-                          size_t count) {
+MlirValue ir_load_element(struct ir_builder *b, MlirValue memref,
+                          const MlirValue *indices, size_t count) {
     MlirValue operands[KERNEL_MAX_RANK + 1] = {memref};
     size_t used = memory_operands(b, operands, 1, indices, count);
     return ir_value_op(b, "memref.load", operands, used,
@@ -317,21 +348,32 @@ void ir_store_element(struct ir_builder *b, MlirValue value, MlirValue memref,
 
 MlirValue ir_dim(struct ir_builder *b, MlirValue memref, int axis) {
     MlirValue operands[2] = {memref, const_index(b, axis)};
-    return ir_to_i32(b, ir_value_op(b, "memref.dim", operands, 2, ir_type_index(b->context),
-                                    NULL, 0));
+    return ir_to_i32(b, ir_value_op(b, "memref.dim", operands, 2,
+                                    ir_type_index(b->context), NULL, 0));
 }
 
 /* A gpu id op: index-typed, converted to i32. */
-static MlirValue gpu_id(struct ir_builder *b, const char *name, bool has_dimension) {
+static MlirValue gpu_id(struct ir_builder *b, const char *name,
+                        bool has_dimension) {
     struct ir_attr attr = {"dimension", mlirAttributeGetNull()};
     if (has_dimension)
         attr.value = mlirAttributeParseGet(b->context, ir_ref("#gpu<dim x>"));
-    return ir_to_i32(b, ir_value_op(b, name, NULL, 0, ir_type_index(b->context), &attr,
-                                    has_dimension));
+    return ir_to_i32(b, ir_value_op(b, name, NULL, 0, ir_type_index(b->context),
+                                    &attr, has_dimension));
 }
 
-MlirValue ir_block_id(struct ir_builder *b) { return gpu_id(b, "gpu.block_id", true); }
-MlirValue ir_thread_id(struct ir_builder *b) { return gpu_id(b, "gpu.thread_id", true); }
-MlirValue ir_lane_id(struct ir_builder *b) { return gpu_id(b, "gpu.lane_id", false); }
-MlirValue ir_subgroup_id(struct ir_builder *b) { return gpu_id(b, "gpu.subgroup_id", false); }
-void ir_barrier(struct ir_builder *b) { ir_op(b, "gpu.barrier", NULL, 0, NULL, 0, NULL, 0); }
+MlirValue ir_block_id(struct ir_builder *b) {
+    return gpu_id(b, "gpu.block_id", true);
+}
+MlirValue ir_thread_id(struct ir_builder *b) {
+    return gpu_id(b, "gpu.thread_id", true);
+}
+MlirValue ir_lane_id(struct ir_builder *b) {
+    return gpu_id(b, "gpu.lane_id", false);
+}
+MlirValue ir_subgroup_id(struct ir_builder *b) {
+    return gpu_id(b, "gpu.subgroup_id", false);
+}
+void ir_barrier(struct ir_builder *b) {
+    ir_op(b, "gpu.barrier", NULL, 0, NULL, 0, NULL, 0);
+}

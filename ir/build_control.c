@@ -7,10 +7,11 @@
 
 /* An op with regions, each with one block of the given argument types (an empty
  * region where `blocks[i]` is false). */
-static MlirOperation region_op(struct ir_builder *b, const char *name, const MlirValue *operands,
-                               size_t operand_count, const MlirType *results, size_t result_count,
-                               const bool *blocks, size_t region_count, const MlirType *args,
-                               size_t arg_count) {
+static MlirOperation region_op(struct ir_builder *b, const char *name,
+                               const MlirValue *operands, size_t operand_count,
+                               const MlirType *results, size_t result_count,
+                               const bool *blocks, size_t region_count,
+                               const MlirType *args, size_t arg_count) {
     enum { MAX_ARGS = 64 };
     MlirLocation locations[MAX_ARGS];
     assert(arg_count <= MAX_ARGS && region_count <= 2);
@@ -20,8 +21,9 @@ static MlirOperation region_op(struct ir_builder *b, const char *name, const Mli
     for (size_t i = 0; i < region_count; i++) {
         regions[i] = mlirRegionCreate();
         if (blocks[i])
-            mlirRegionAppendOwnedBlock(regions[i],
-                                       mlirBlockCreate((intptr_t)arg_count, args, locations));
+            mlirRegionAppendOwnedBlock(
+                regions[i],
+                mlirBlockCreate((intptr_t)arg_count, args, locations));
     }
     MlirOperationState state = mlirOperationStateGet(ir_ref(name), b->location);
     mlirOperationStateAddOperands(&state, (intptr_t)operand_count, operands);
@@ -54,8 +56,9 @@ static void restore(struct ir_builder *b, const struct ir_builder *saved) {
 
 /* ---- Loops and branches -------------------------------------------------- */
 
-struct ir_for ir_for_begin(struct ir_builder *b, MlirValue lo, MlirValue hi, MlirValue step,
-                           const MlirValue *inits, size_t count) {
+struct ir_for ir_for_begin(struct ir_builder *b, MlirValue lo, MlirValue hi,
+                           MlirValue step, const MlirValue *inits,
+                           size_t count) {
     MlirValue *operands = ARENA_NEW_ARRAY(b->arena, MlirValue, count + 3);
     MlirType *types = ARENA_NEW_ARRAY(b->arena, MlirType, count + 1);
     operands[0] = lo, operands[1] = hi, operands[2] = step;
@@ -65,8 +68,8 @@ struct ir_for ir_for_begin(struct ir_builder *b, MlirValue lo, MlirValue hi, Mli
         types[1 + i] = mlirValueGetType(inits[i]);
     }
     struct ir_for loop = {.after = *b};
-    loop.op = region_op(b, "scf.for", operands, count + 3, types + 1, count, &(bool){true}, 1,
-                        types, count + 1);
+    loop.op = region_op(b, "scf.for", operands, count + 3, types + 1, count,
+                        &(bool){true}, 1, types, count + 1);
     loop.body = body_of(loop.op, 0);
     loop.iv = mlirBlockGetArgument(loop.body, 0);
     ir_at_end(b, loop.body);
@@ -77,39 +80,44 @@ MlirValue ir_for_arg(const struct ir_for *loop, size_t i) {
     return mlirBlockGetArgument(loop->body, (intptr_t)i + 1);
 }
 
-void ir_for_end(struct ir_builder *b, struct ir_for *loop, const MlirValue *yields, size_t count) {
+void ir_for_end(struct ir_builder *b, struct ir_for *loop,
+                const MlirValue *yields, size_t count) {
     yield(b, yields, count);
     restore(b, &loop->after);
 }
 
-struct ir_if ir_if_begin(struct ir_builder *b, MlirValue condition, const MlirType *results,
-                         size_t count, bool has_else) {
+struct ir_if ir_if_begin(struct ir_builder *b, MlirValue condition,
+                         const MlirType *results, size_t count, bool has_else) {
     struct ir_if branch = {.after = *b};
     const bool blocks[2] = {true, has_else};
-    branch.op = region_op(b, "scf.if", &condition, 1, results, count, blocks, 2, NULL, 0);
+    branch.op = region_op(b, "scf.if", &condition, 1, results, count, blocks, 2,
+                          NULL, 0);
     ir_at_end(b, body_of(branch.op, 0));
     return branch;
 }
 
-void ir_if_else(struct ir_builder *b, struct ir_if *branch, const MlirValue *yields,
-                size_t count) {
+void ir_if_else(struct ir_builder *b, struct ir_if *branch,
+                const MlirValue *yields, size_t count) {
     yield(b, yields, count);
     b->location = branch->after.location;
     ir_at_end(b, body_of(branch->op, 1));
 }
 
-void ir_if_end(struct ir_builder *b, struct ir_if *branch, const MlirValue *yields, size_t count) {
+void ir_if_end(struct ir_builder *b, struct ir_if *branch,
+               const MlirValue *yields, size_t count) {
     yield(b, yields, count);
     restore(b, &branch->after);
 }
 
-struct ir_while ir_while_begin(struct ir_builder *b, const MlirValue *inits, size_t count) {
+struct ir_while ir_while_begin(struct ir_builder *b, const MlirValue *inits,
+                               size_t count) {
     MlirType *types = ARENA_NEW_ARRAY(b->arena, MlirType, count);
     for (size_t i = 0; i < count; i++)
         types[i] = mlirValueGetType(inits[i]);
     struct ir_while loop = {.after = *b};
     const bool blocks[2] = {true, true};
-    loop.op = region_op(b, "scf.while", inits, count, types, count, blocks, 2, types, count);
+    loop.op = region_op(b, "scf.while", inits, count, types, count, blocks, 2,
+                        types, count);
     ir_at_end(b, body_of(loop.op, 0));
     return loop;
 }
@@ -118,8 +126,8 @@ MlirValue ir_while_arg(const struct ir_while *loop, int part, size_t i) {
     return mlirBlockGetArgument(body_of(loop->op, part), (intptr_t)i);
 }
 
-void ir_while_do(struct ir_builder *b, struct ir_while *loop, MlirValue condition,
-                 const MlirValue *values, size_t count) {
+void ir_while_do(struct ir_builder *b, struct ir_while *loop,
+                 MlirValue condition, const MlirValue *values, size_t count) {
     MlirValue *operands = ARENA_NEW_ARRAY(b->arena, MlirValue, count + 1);
     operands[0] = condition;
     for (size_t i = 0; i < count; i++)
@@ -129,8 +137,8 @@ void ir_while_do(struct ir_builder *b, struct ir_while *loop, MlirValue conditio
     ir_at_end(b, body_of(loop->op, 1));
 }
 
-void ir_while_end(struct ir_builder *b, struct ir_while *loop, const MlirValue *yields,
-                  size_t count) {
+void ir_while_end(struct ir_builder *b, struct ir_while *loop,
+                  const MlirValue *yields, size_t count) {
     yield(b, yields, count);
     restore(b, &loop->after);
 }
@@ -139,8 +147,8 @@ void ir_while_end(struct ir_builder *b, struct ir_while *loop, const MlirValue *
 
 /* Name, type and visibility of a function, whether it has a body or not. */
 static void set_signature(MlirOperation func, const char *name, bool is_private,
-                          const MlirType *args, size_t arg_count, const MlirType *results,
-                          size_t result_count) {
+                          const MlirType *args, size_t arg_count,
+                          const MlirType *results, size_t result_count) {
     MlirContext context = mlirOperationGetContext(func);
     MlirType type = mlirFunctionTypeGet(context, (intptr_t)arg_count, args,
                                         (intptr_t)result_count, results);
@@ -151,18 +159,22 @@ static void set_signature(MlirOperation func, const char *name, bool is_private,
 }
 
 MlirOperation ir_func(struct ir_builder *b, const char *name, bool is_private,
-                      const MlirType *args, size_t arg_count, const MlirType *results,
-                      size_t result_count) {
-    MlirOperation func = region_op(b, "func.func", NULL, 0, NULL, 0, &(bool){true}, 1, args,
-                                   arg_count);
-    set_signature(func, name, is_private, args, arg_count, results, result_count);
+                      const MlirType *args, size_t arg_count,
+                      const MlirType *results, size_t result_count) {
+    MlirOperation func = region_op(b, "func.func", NULL, 0, NULL, 0,
+                                   &(bool){true}, 1, args, arg_count);
+    set_signature(func, name, is_private, args, arg_count, results,
+                  result_count);
     return func;
 }
 
-MlirBlock ir_func_body(MlirOperation func) { return body_of(func, 0); }
+MlirBlock ir_func_body(MlirOperation func) {
+    return body_of(func, 0);
+}
 
 size_t ir_func_arg_count(MlirOperation func) {
-    MlirAttribute type = mlirOperationGetAttributeByName(func, ir_ref("function_type"));
+    MlirAttribute type =
+        mlirOperationGetAttributeByName(func, ir_ref("function_type"));
     return (size_t)mlirFunctionTypeGetNumInputs(mlirTypeAttrGetValue(type));
 }
 
@@ -183,15 +195,18 @@ MlirValue ir_func_add_arg(MlirOperation func, MlirType type, const char *arg) {
     for (intptr_t i = 0; i < result_count; i++)
         results[i] = mlirFunctionTypeGetResult(old, i);
     inputs[count] = type;
-    MlirType new = mlirFunctionTypeGet(mlirOperationGetContext(func), count + 1, inputs,
-                                       result_count, results);
-    mlirOperationSetAttributeByName(func, ir_ref("function_type"), mlirTypeAttrGet(new));
-    MlirValue value =
-        mlirBlockAddArgument(ir_func_body(func), type, mlirOperationGetLocation(func));
-    /* Also without a kind: arg_attrs, where present, must grow with the arguments. */
-    ir_func_set_arg_attr(func, (size_t)count, "attn.arg",
-                         arg ? ir_attr_string(mlirOperationGetContext(func), arg)
-                             : mlirAttributeGetNull());
+    MlirType new = mlirFunctionTypeGet(mlirOperationGetContext(func), count + 1,
+                                       inputs, result_count, results);
+    mlirOperationSetAttributeByName(func, ir_ref("function_type"),
+                                    mlirTypeAttrGet(new));
+    MlirValue value = mlirBlockAddArgument(ir_func_body(func), type,
+                                           mlirOperationGetLocation(func));
+    /* Also without a kind: arg_attrs, where present, must grow with the
+     * arguments. */
+    ir_func_set_arg_attr(
+        func, (size_t)count, "attn.arg",
+        arg ? ir_attr_string(mlirOperationGetContext(func), arg)
+            : mlirAttributeGetNull());
     return value;
 }
 
@@ -199,8 +214,9 @@ void ir_return(struct ir_builder *b, const MlirValue *values, size_t count) {
     ir_op(b, "func.return", values, count, NULL, 0, NULL, 0);
 }
 
-MlirOperation ir_extern_func(MlirOperation module, struct arena *arena, const char *name,
-                             const MlirType *args, size_t arg_count, MlirType result) {
+MlirOperation ir_extern_func(MlirOperation module, struct arena *arena,
+                             const char *name, const MlirType *args,
+                             size_t arg_count, MlirType result) {
     const char *symbol = name;
     if (ir_is_vector(result))
         symbol = arena_printf(arena, "%s.%dx%d", name, (int)ir_rows(result),
@@ -211,14 +227,15 @@ MlirOperation ir_extern_func(MlirOperation module, struct arena *arena, const ch
     struct ir_builder b;
     ir_builder_init(&b, mlirOperationGetContext(module), arena);
     ir_at_end(&b, body_of(module, 0));
-    MlirOperation func = region_op(&b, "func.func", NULL, 0, NULL, 0, &(bool){false}, 1, NULL, 0);
+    MlirOperation func = region_op(&b, "func.func", NULL, 0, NULL, 0,
+                                   &(bool){false}, 1, NULL, 0);
     set_signature(func, symbol, true, args, arg_count, &result, 1);
     ir_set_attr(func, "attn.extern", ir_attr_string(b.context, name));
     return func;
 }
 
-MlirOperation ir_call(struct ir_builder *b, MlirOperation func, const MlirValue *args,
-                      size_t count) {
+MlirOperation ir_call(struct ir_builder *b, MlirOperation func,
+                      const MlirValue *args, size_t count) {
     MlirType type = mlirTypeAttrGetValue(
         mlirOperationGetAttributeByName(func, ir_ref("function_type")));
     MlirType results[16];
@@ -226,8 +243,11 @@ MlirOperation ir_call(struct ir_builder *b, MlirOperation func, const MlirValue 
     assert(result_count <= 16);
     for (intptr_t i = 0; i < result_count; i++)
         results[i] = mlirFunctionTypeGetResult(type, i);
-    MlirAttribute name = mlirOperationGetAttributeByName(func, ir_ref("sym_name"));
+    MlirAttribute name =
+        mlirOperationGetAttributeByName(func, ir_ref("sym_name"));
     struct ir_attr attr = {
-        "callee", mlirFlatSymbolRefAttrGet(b->context, mlirStringAttrGetValue(name))};
-    return ir_op(b, "func.call", args, count, results, (size_t)result_count, &attr, 1);
+        "callee",
+        mlirFlatSymbolRefAttrGet(b->context, mlirStringAttrGetValue(name))};
+    return ir_op(b, "func.call", args, count, results, (size_t)result_count,
+                 &attr, 1);
 }

@@ -1,18 +1,21 @@
-/* Builders of the ops of asynchronous kernels: see build_sm90.h and docs/ir.md. */
+/* Builders of the ops of asynchronous kernels: see build_sm90.h and
+ * docs/ir.md. */
 #include "ir/build_sm90.h"
 
 #include <mlir-c/BuiltinTypes.h>
 
-/* ---- Votes and lane-partial reductions ------------------------------------- */
+/* ---- Votes and lane-partial reductions ----------------------------------- */
 
 MlirValue ir_partial_max(struct ir_builder *b, MlirValue tile) {
     MlirType type = mlirValueGetType(tile);
-    MlirType result = ir_type_tile(ir_element_type(type), ir_extent(type, 0), 4);
+    MlirType result =
+        ir_type_tile(ir_element_type(type), ir_extent(type, 0), 4);
     return ir_value_op(b, "attn.partial_max", &tile, 1, result, NULL, 0);
 }
 
 MlirValue ir_vote_any(struct ir_builder *b, MlirValue predicate) {
-    return ir_value_op(b, "attn.vote_any", &predicate, 1, ir_type_i1(b->context), NULL, 0);
+    return ir_value_op(b, "attn.vote_any", &predicate, 1,
+                       ir_type_i1(b->context), NULL, 0);
 }
 
 MlirValue ir_uniform(struct ir_builder *b, MlirValue x) {
@@ -20,18 +23,21 @@ MlirValue ir_uniform(struct ir_builder *b, MlirValue x) {
 }
 
 MlirValue ir_elect(struct ir_builder *b) {
-    return ir_value_op(b, "attn.elect", NULL, 0, ir_type_i1(b->context), NULL, 0);
+    return ir_value_op(b, "attn.elect", NULL, 0, ir_type_i1(b->context), NULL,
+                       0);
 }
 
-/* ---- mbarriers --------------------------------------------------------------- */
+/* ---- mbarriers ----------------------------------------------------------- */
 
-MlirValue ir_mbarriers(struct ir_builder *b, const char *name, int byte_offset, int count,
-                       int arrivals) {
+MlirValue ir_mbarriers(struct ir_builder *b, const char *name, int byte_offset,
+                       int count, int arrivals) {
     int64_t shape = count;
-    struct ir_attr attrs[] = {{"name", ir_attr_string(b->context, name)},
-                              {"byte_offset", ir_attr_i32(b->context, byte_offset)},
-                              {"arrivals", ir_attr_i32(b->context, arrivals)}};
-    MlirType type = ir_type_shared(mlirIntegerTypeGet(b->context, 64), 1, &shape);
+    struct ir_attr attrs[] = {
+        {"name", ir_attr_string(b->context, name)},
+        {"byte_offset", ir_attr_i32(b->context, byte_offset)},
+        {"arrivals", ir_attr_i32(b->context, arrivals)}};
+    MlirType type =
+        ir_type_shared(mlirIntegerTypeGet(b->context, 64), 1, &shape);
     return ir_value_op(b, "attn.mbarriers", NULL, 0, type, attrs, 3);
 }
 
@@ -45,32 +51,38 @@ void ir_fence_mbarrier_init(struct ir_builder *b) {
 
 void ir_mbarrier_wait(struct ir_builder *b, MlirValue barriers, MlirValue index,
                       MlirValue parity) {
-    ir_op(b, "attn.mbarrier_wait", (MlirValue[]){barriers, index, parity}, 3, NULL, 0, NULL, 0);
+    ir_op(b, "attn.mbarrier_wait", (MlirValue[]){barriers, index, parity}, 3,
+          NULL, 0, NULL, 0);
 }
 
-void ir_mbarrier_arrive(struct ir_builder *b, MlirValue barriers, MlirValue index, bool single) {
+void ir_mbarrier_arrive(struct ir_builder *b, MlirValue barriers,
+                        MlirValue index, bool single) {
     struct ir_attr attr = {"single", ir_attr_unit(b->context)};
-    ir_op(b, "attn.mbarrier_arrive", (MlirValue[]){barriers, index}, 2, NULL, 0, &attr, single);
+    ir_op(b, "attn.mbarrier_arrive", (MlirValue[]){barriers, index}, 2, NULL, 0,
+          &attr, single);
 }
 
-void ir_mbarrier_expect_tx(struct ir_builder *b, MlirValue barriers, MlirValue index, int bytes) {
+void ir_mbarrier_expect_tx(struct ir_builder *b, MlirValue barriers,
+                           MlirValue index, int bytes) {
     struct ir_attr attr = {"bytes", ir_attr_i32(b->context, bytes)};
-    ir_op(b, "attn.mbarrier_expect_tx", (MlirValue[]){barriers, index}, 2, NULL, 0, &attr, 1);
+    ir_op(b, "attn.mbarrier_expect_tx", (MlirValue[]){barriers, index}, 2, NULL,
+          0, &attr, 1);
 }
 
-/* ---- TMA and wgmma ------------------------------------------------------------ */
+/* ---- TMA and wgmma ------------------------------------------------------- */
 
-void ir_tma_load(struct ir_builder *b, MlirValue src, MlirValue batch, MlirValue head,
-                 MlirValue row, MlirValue dst, MlirValue barriers, MlirValue index) {
+void ir_tma_load(struct ir_builder *b, MlirValue src, MlirValue batch,
+                 MlirValue head, MlirValue row, MlirValue dst,
+                 MlirValue barriers, MlirValue index) {
     MlirValue operands[] = {src, batch, head, row, dst, barriers, index};
     ir_op(b, "attn.tma_load", operands, 7, NULL, 0, NULL, 0);
 }
 
-MlirValue ir_wgmma(struct ir_builder *b, MlirValue x, MlirValue y, MlirValue acc,
-                   bool transpose_b) {
+MlirValue ir_wgmma(struct ir_builder *b, MlirValue x, MlirValue y,
+                   MlirValue acc, bool transpose_b) {
     struct ir_attr attr = {"transpose_b", ir_attr_unit(b->context)};
-    return ir_value_op(b, "attn.wgmma", (MlirValue[]){x, y, acc}, 3, mlirValueGetType(acc), &attr,
-                       transpose_b);
+    return ir_value_op(b, "attn.wgmma", (MlirValue[]){x, y, acc}, 3,
+                       mlirValueGetType(acc), &attr, transpose_b);
 }
 
 void ir_wgmma_fence(struct ir_builder *b) {
@@ -83,13 +95,15 @@ void ir_wgmma_commit(struct ir_builder *b) {
 
 MlirValue ir_wgmma_wait(struct ir_builder *b, MlirValue value, int pending) {
     struct ir_attr attr = {"pending", ir_attr_i32(b->context, pending)};
-    return ir_value_op(b, "attn.wgmma_wait", &value, 1, mlirValueGetType(value), &attr, 1);
+    return ir_value_op(b, "attn.wgmma_wait", &value, 1, mlirValueGetType(value),
+                       &attr, 1);
 }
 
-/* ---- Roles -------------------------------------------------------------------- */
+/* ---- Roles --------------------------------------------------------------- */
 
 MlirValue ir_consumer(struct ir_builder *b) {
-    return ir_value_op(b, "attn.consumer", NULL, 0, ir_type_i32(b->context), NULL, 0);
+    return ir_value_op(b, "attn.consumer", NULL, 0, ir_type_i32(b->context),
+                       NULL, 0);
 }
 
 void ir_own_blocks(struct ir_builder *b, MlirValue begin, MlirValue end) {
@@ -99,7 +113,8 @@ void ir_own_blocks(struct ir_builder *b, MlirValue begin, MlirValue end) {
 void ir_set_max_registers(struct ir_builder *b, int count, bool increase) {
     struct ir_attr attrs[] = {
         {"count", ir_attr_i32(b->context, count)},
-        {"action", ir_attr_string(b->context, increase ? "increase" : "decrease")}};
+        {"action",
+         ir_attr_string(b->context, increase ? "increase" : "decrease")}};
     ir_op(b, "attn.set_max_registers", NULL, 0, NULL, 0, attrs, 2);
 }
 
@@ -113,23 +128,26 @@ void ir_bar_arrive(struct ir_builder *b, MlirValue id, int threads) {
     ir_op(b, "attn.bar_arrive", &id, 1, NULL, 0, &attr, 1);
 }
 
-MlirValue ir_atomic_inc(struct ir_builder *b, MlirValue workspace, MlirValue element,
-                        MlirValue wrap) {
-    return ir_value_op(b, "attn.atomic_inc", (MlirValue[]){workspace, element, wrap}, 3,
+MlirValue ir_atomic_inc(struct ir_builder *b, MlirValue workspace,
+                        MlirValue element, MlirValue wrap) {
+    return ir_value_op(b, "attn.atomic_inc",
+                       (MlirValue[]){workspace, element, wrap}, 3,
                        ir_type_i32(b->context), NULL, 0);
 }
 
 MlirValue ir_grid_dim(struct ir_builder *b) {
-    struct ir_attr attr = {"dimension",
-                           mlirAttributeParseGet(b->context, ir_ref("#gpu<dim x>"))};
-    return ir_to_i32(b, ir_value_op(b, "gpu.grid_dim", NULL, 0, mlirIndexTypeGet(b->context),
-                                    &attr, 1));
+    struct ir_attr attr = {
+        "dimension", mlirAttributeParseGet(b->context, ir_ref("#gpu<dim x>"))};
+    return ir_to_i32(b, ir_value_op(b, "gpu.grid_dim", NULL, 0,
+                                    mlirIndexTypeGet(b->context), &attr, 1));
 }
 
-MlirValue ir_shared_panels(struct ir_builder *b, MlirType type, const char *name,
-                           int byte_offset, int swizzle_bytes) {
-    struct ir_attr attrs[] = {{"name", ir_attr_string(b->context, name)},
-                              {"byte_offset", ir_attr_i32(b->context, byte_offset)},
-                              {"swizzle_bytes", ir_attr_i32(b->context, swizzle_bytes)}};
+MlirValue ir_shared_panels(struct ir_builder *b, MlirType type,
+                           const char *name, int byte_offset,
+                           int swizzle_bytes) {
+    struct ir_attr attrs[] = {
+        {"name", ir_attr_string(b->context, name)},
+        {"byte_offset", ir_attr_i32(b->context, byte_offset)},
+        {"swizzle_bytes", ir_attr_i32(b->context, swizzle_bytes)}};
     return ir_value_op(b, "attn.shared", NULL, 0, type, attrs, 3);
 }

@@ -1,29 +1,31 @@
-/* Builders of the ops that asynchronous kernels need: votes, mbarriers, TMA copies,
- * wgmma, roles (docs/ir.md).  Used by `rescale` on every target and by the Hopper
- * pipeline. */
+/* Builders of the ops that asynchronous kernels need: votes, mbarriers, TMA
+ * copies, wgmma, roles (docs/ir.md).  Used by `rescale` on every target and by
+ * the Hopper pipeline. */
 #ifndef ATTN_IR_BUILD_SM90_H
 #define ATTN_IR_BUILD_SM90_H
 
 #include "ir/build.h"
 
-/* ---- Votes and lane-partial reductions ------------------------------------- */
+/* ---- Votes and lane-partial reductions ----------------------------------- */
 
-/* Maximum of the lane's own elements of each row: MxN i32 -> Mx4 i32, signed. */
+/* Maximum of the lane's own elements of each row: MxN i32 -> Mx4 i32,
+ * signed. */
 MlirValue ir_partial_max(struct ir_builder *b, MlirValue tile);
-/* True in every lane when the predicate (scalar i1 or Mx4) holds in any lane. */
+/* True in every lane when the predicate (scalar i1 or Mx4) holds in any
+ * lane. */
 MlirValue ir_vote_any(struct ir_builder *b, MlirValue predicate);
-/* Lane 0's value in every lane (shfl.sync.idx): the same value, where it already is,
- * but kept out of the uniform register file. */
+/* Lane 0's value in every lane (shfl.sync.idx): the same value, where it
+ * already is, but kept out of the uniform register file. */
 MlirValue ir_uniform(struct ir_builder *b, MlirValue x);
 /* True in one lane of the warp (elect.sync). */
 MlirValue ir_elect(struct ir_builder *b);
 
-/* ---- mbarriers (PTX ISA, "mbarrier") ---------------------------------------- */
+/* ---- mbarriers (PTX ISA, "mbarrier") ------------------------------------- */
 
-/* `count` mbarriers at byte_offset of shared memory, each completing a phase after
- * `arrivals` arrivals and all expected bytes. */
-MlirValue ir_mbarriers(struct ir_builder *b, const char *name, int byte_offset, int count,
-                       int arrivals);
+/* `count` mbarriers at byte_offset of shared memory, each completing a phase
+ * after `arrivals` arrivals and all expected bytes. */
+MlirValue ir_mbarriers(struct ir_builder *b, const char *name, int byte_offset,
+                       int count, int arrivals);
 /* Initialises all of them; by one thread, before ir_fence_mbarrier_init. */
 void ir_mbarrier_init(struct ir_builder *b, MlirValue barriers);
 /* Makes the initialisation visible to asynchronous copies
@@ -32,27 +34,32 @@ void ir_fence_mbarrier_init(struct ir_builder *b);
 /* Waits until the phase of this parity (0 or 1) has completed. */
 void ir_mbarrier_wait(struct ir_builder *b, MlirValue barriers, MlirValue index,
                       MlirValue parity);
-/* One arrival: by an elected lane of each warp, or by the executing thread (single). */
-void ir_mbarrier_arrive(struct ir_builder *b, MlirValue barriers, MlirValue index, bool single);
+/* One arrival: by an elected lane of each warp, or by the executing thread
+ * (single). */
+void ir_mbarrier_arrive(struct ir_builder *b, MlirValue barriers,
+                        MlirValue index, bool single);
 /* The executing thread arrives and announces `bytes` of asynchronous copies. */
-void ir_mbarrier_expect_tx(struct ir_builder *b, MlirValue barriers, MlirValue index, int bytes);
+void ir_mbarrier_expect_tx(struct ir_builder *b, MlirValue barriers,
+                           MlirValue index, int bytes);
 
-/* ---- TMA and wgmma ------------------------------------------------------------ */
+/* ---- TMA and wgmma ------------------------------------------------------- */
 
 /* Rows row.. of src[batch, head] to a shared tile, counted by an mbarrier. */
-void ir_tma_load(struct ir_builder *b, MlirValue src, MlirValue batch, MlirValue head,
-                 MlirValue row, MlirValue dst, MlirValue barriers, MlirValue index);
+void ir_tma_load(struct ir_builder *b, MlirValue src, MlirValue batch,
+                 MlirValue head, MlirValue row, MlirValue dst,
+                 MlirValue barriers, MlirValue index);
 /* acc + x*y, asynchronous: the result may be read after ir_wgmma_wait. */
-MlirValue ir_wgmma(struct ir_builder *b, MlirValue x, MlirValue y, MlirValue acc,
-                   bool transpose_b);
+MlirValue ir_wgmma(struct ir_builder *b, MlirValue x, MlirValue y,
+                   MlirValue acc, bool transpose_b);
 /* Orders register writes before the wgmmas that follow (wgmma.fence). */
 void ir_wgmma_fence(struct ir_builder *b);
 /* Makes the warpgroup's wgmmas since the last one a group. */
 void ir_wgmma_commit(struct ir_builder *b);
-/* Waits until at most `pending` committed groups are in flight; gives `value`. */
+/* Waits until at most `pending` committed groups are in flight; gives
+ * `value`. */
 MlirValue ir_wgmma_wait(struct ir_builder *b, MlirValue value, int pending);
 
-/* ---- Roles -------------------------------------------------------------------- */
+/* ---- Roles --------------------------------------------------------------- */
 
 /* Number of the consumer warpgroup whose program this is, i32. */
 MlirValue ir_consumer(struct ir_builder *b);
@@ -64,13 +71,15 @@ void ir_set_max_registers(struct ir_builder *b, int count, bool increase);
 void ir_bar_sync(struct ir_builder *b, MlirValue id, int threads);
 /* Arrives and does not wait. */
 void ir_bar_arrive(struct ir_builder *b, MlirValue id, int threads);
-/* Draws a number from a counter that runs 0..wrap and starts over (atom.inc). */
-MlirValue ir_atomic_inc(struct ir_builder *b, MlirValue workspace, MlirValue element,
-                        MlirValue wrap);
+/* Draws a number from a counter that runs 0..wrap and starts over
+ * (atom.inc). */
+MlirValue ir_atomic_inc(struct ir_builder *b, MlirValue workspace,
+                        MlirValue element, MlirValue wrap);
 /* Number of CTAs, i32. */
 MlirValue ir_grid_dim(struct ir_builder *b);
 /* A shared tile for TMA and wgmma: panels of swizzle_bytes, see docs/ir.md. */
-MlirValue ir_shared_panels(struct ir_builder *b, MlirType type, const char *name,
-                           int byte_offset, int swizzle_bytes);
+MlirValue ir_shared_panels(struct ir_builder *b, MlirType type,
+                           const char *name, int byte_offset,
+                           int swizzle_bytes);
 
 #endif

@@ -20,16 +20,20 @@
 MlirContext ir_context_create(void) {
     MlirContext context = mlirContextCreateWithThreading(false);
     const MlirDialectHandle handles[] = {
-        mlirGetDialectHandle__arith__(), mlirGetDialectHandle__func__(),
-        mlirGetDialectHandle__gpu__(),   mlirGetDialectHandle__math__(),
+        mlirGetDialectHandle__arith__(),  mlirGetDialectHandle__func__(),
+        mlirGetDialectHandle__gpu__(),    mlirGetDialectHandle__math__(),
         mlirGetDialectHandle__memref__(), mlirGetDialectHandle__scf__(),
         mlirGetDialectHandle__vector__(), mlirGetDialectHandle__irdl__(),
     };
     for (size_t i = 0; i < sizeof handles / sizeof *handles; i++)
         mlirDialectHandleLoadDialect(handles[i], context);
-    MlirModule dialect = ir_parse(context, ir_dialect_irdl, sizeof ir_dialect_irdl - 1);
-    if (mlirModuleIsNull(dialect) || mlirLogicalResultIsFailure(mlirLoadIRDLDialects(dialect))) {
-        fprintf(stderr, "attnc: internal error: the embedded attn dialect does not load\n");
+    MlirModule dialect =
+        ir_parse(context, ir_dialect_irdl, sizeof ir_dialect_irdl - 1);
+    if (mlirModuleIsNull(dialect) ||
+        mlirLogicalResultIsFailure(mlirLoadIRDLDialects(dialect))) {
+        fprintf(
+            stderr,
+            "attnc: internal error: the embedded attn dialect does not load\n");
         abort();
     }
     mlirModuleDestroy(dialect);
@@ -44,7 +48,8 @@ static void append_text(MlirStringRef text, void *data) {
 }
 
 /* The byte range of a location in a source set, nowhere when it has none. */
-static struct source_range range_of(const struct source_set *sources, MlirLocation location) {
+static struct source_range range_of(const struct source_set *sources,
+                                    MlirLocation location) {
     const char *path;
     unsigned line, column;
     if (!ir_location_place(location, &path, &line, &column) || line == 0)
@@ -53,7 +58,8 @@ static struct source_range range_of(const struct source_set *sources, MlirLocati
     for (uint32_t id = 1; (file = source_file_get(sources, id)) != NULL; id++) {
         if (strcmp(file->path, path) != 0 || line > file->line_count)
             continue;
-        uint32_t begin = file->line_starts[line - 1] + (column > 0 ? column - 1 : 0);
+        uint32_t begin =
+            file->line_starts[line - 1] + (column > 0 ? column - 1 : 0);
         if (begin > file->length)
             begin = file->length;
         uint32_t end = begin < file->length ? begin + 1 : begin;
@@ -63,12 +69,13 @@ static struct source_range range_of(const struct source_set *sources, MlirLocati
 }
 
 /* One MLIR diagnostic as an error, or as a note to the latest one. */
-static void report(struct diag_sink *diags, MlirDiagnostic diagnostic, bool note) {
+static void report(struct diag_sink *diags, MlirDiagnostic diagnostic,
+                   bool note) {
     struct strbuf text;
     strbuf_init(&text, NULL);
     mlirDiagnosticPrint(diagnostic, append_text, &text);
-    struct source_range where = range_of(diag_sources(diags),
-                                         mlirDiagnosticGetLocation(diagnostic));
+    struct source_range where =
+        range_of(diag_sources(diags), mlirDiagnosticGetLocation(diagnostic));
     if (note)
         diag_note(diags, where, "%s", strbuf_text(&text));
     else
@@ -76,7 +83,8 @@ static void report(struct diag_sink *diags, MlirDiagnostic diagnostic, bool note
     strbuf_destroy(&text);
 }
 
-/* Remarks and warnings of MLIR are about its own passes: nothing for the author. */
+/* Remarks and warnings of MLIR are about its own passes: nothing for the
+ * author. */
 static MlirLogicalResult to_sink(MlirDiagnostic diagnostic, void *data) {
     MlirDiagnosticSeverity severity = mlirDiagnosticGetSeverity(diagnostic);
     if (severity != MlirDiagnosticError)
@@ -97,11 +105,13 @@ static MlirLogicalResult to_text(MlirDiagnostic diagnostic, void *data) {
     return mlirLogicalResultSuccess();
 }
 
-MlirDiagnosticHandlerID ir_diagnostics_attach(MlirContext context, struct diag_sink *diags) {
+MlirDiagnosticHandlerID ir_diagnostics_attach(MlirContext context,
+                                              struct diag_sink *diags) {
     return mlirContextAttachDiagnosticHandler(context, to_sink, diags, NULL);
 }
 
-MlirDiagnosticHandlerID ir_diagnostics_capture(MlirContext context, struct strbuf *text) {
+MlirDiagnosticHandlerID ir_diagnostics_capture(MlirContext context,
+                                               struct strbuf *text) {
     return mlirContextAttachDiagnosticHandler(context, to_text, text, NULL);
 }
 
@@ -111,11 +121,13 @@ void ir_diagnostics_detach(MlirContext context, MlirDiagnosticHandlerID id) {
 
 /* ---- Locations ----------------------------------------------------------- */
 
-MlirLocation ir_location(MlirContext context, const char *file, unsigned line, unsigned column) {
+MlirLocation ir_location(MlirContext context, const char *file, unsigned line,
+                         unsigned column) {
     return mlirLocationFileLineColGet(context, ir_ref(file), line, column);
 }
 
-MlirLocation ir_location_of(MlirContext context, const struct source_set *sources,
+MlirLocation ir_location_of(MlirContext context,
+                            const struct source_set *sources,
                             struct source_range where) {
     struct source_place place = source_locate(sources, where);
     if (!place.file)
@@ -123,21 +135,23 @@ MlirLocation ir_location_of(MlirContext context, const struct source_set *source
     return ir_location(context, place.file->path, place.line, place.column);
 }
 
-bool ir_location_place(MlirLocation location, const char **out_file, unsigned *out_line,
-                       unsigned *out_column) {
+bool ir_location_place(MlirLocation location, const char **out_file,
+                       unsigned *out_line, unsigned *out_column) {
     if (mlirLocationIsAFileLineColRange(location)) {
         MlirIdentifier name = mlirLocationFileLineColRangeGetFilename(location);
         *out_file = mlirIdentifierStr(name).data;
-        *out_line = (unsigned)mlirLocationFileLineColRangeGetStartLine(location);
-        *out_column = (unsigned)mlirLocationFileLineColRangeGetStartColumn(location);
+        *out_line =
+            (unsigned)mlirLocationFileLineColRangeGetStartLine(location);
+        *out_column =
+            (unsigned)mlirLocationFileLineColRangeGetStartColumn(location);
         return true;
     }
     if (mlirLocationIsACallSite(location))
-        return ir_location_place(mlirLocationCallSiteGetCallee(location), out_file, out_line,
-                                 out_column);
+        return ir_location_place(mlirLocationCallSiteGetCallee(location),
+                                 out_file, out_line, out_column);
     if (mlirLocationIsAName(location))
-        return ir_location_place(mlirLocationNameGetChildLoc(location), out_file, out_line,
-                                 out_column);
+        return ir_location_place(mlirLocationNameGetChildLoc(location),
+                                 out_file, out_line, out_column);
     if (!mlirLocationIsAFused(location))
         return false;
     enum { MAX_FUSED = 16 };
@@ -185,6 +199,7 @@ _Noreturn void ir_ice(MlirOperation op, const char *what) {
         mlirOperationPrintWithFlags(op, flags, append_text, &text);
         mlirOpPrintingFlagsDestroy(flags);
     }
-    fprintf(stderr, "attnc: internal error: %s\n  %s\n", what, strbuf_text(&text));
+    fprintf(stderr, "attnc: internal error: %s\n  %s\n", what,
+            strbuf_text(&text));
     abort();
 }

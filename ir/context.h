@@ -1,9 +1,9 @@
 /* The MLIR context of a compilation: dialects, diagnostics, text in and out,
  * locations.
  *
- * Only ir/ and passes/ include mlir-c.  One context per compilation, used by one
- * thread; the `attn` dialect is loaded from dialect.irdl.mlir, whose text is part
- * of the binary (build/gen/dialect_irdl.h).
+ * Only ir/ and passes/ include mlir-c.  One context per compilation, used by
+ * one thread; the `attn` dialect is loaded from dialect.irdl.mlir, whose text
+ * is part of the binary (build/gen/dialect_irdl.h).
  */
 #ifndef ATTN_IR_CONTEXT_H
 #define ATTN_IR_CONTEXT_H
@@ -25,26 +25,30 @@ MlirContext ir_context_create(void);
 /* While attached, MLIR's diagnostics become entries of `diags` at the place of
  * their location (FileLineCol of a file in its source set; else nowhere).
  * Detach with the returned id before `diags` ends. */
-MlirDiagnosticHandlerID ir_diagnostics_attach(MlirContext context, struct diag_sink *diags);
+MlirDiagnosticHandlerID ir_diagnostics_attach(MlirContext context,
+                                              struct diag_sink *diags);
 
 /* While attached, MLIR's diagnostics are appended to `text`, one line each. */
-MlirDiagnosticHandlerID ir_diagnostics_capture(MlirContext context, struct strbuf *text);
+MlirDiagnosticHandlerID ir_diagnostics_capture(MlirContext context,
+                                               struct strbuf *text);
 
 /* Ends either kind of handler. */
 void ir_diagnostics_detach(MlirContext context, MlirDiagnosticHandlerID id);
 
 /* Location of the first byte of a range; unknown for SOURCE_NOWHERE. */
-MlirLocation ir_location_of(MlirContext context, const struct source_set *sources,
+MlirLocation ir_location_of(MlirContext context,
+                            const struct source_set *sources,
                             struct source_range where);
 
 /* FileLineCol location, 1-based line and column. */
-MlirLocation ir_location(MlirContext context, const char *file, unsigned line, unsigned column);
+MlirLocation ir_location(MlirContext context, const char *file, unsigned line,
+                         unsigned column);
 
 /* File, line and column behind a location (the first FileLineCol inside fused,
  * named and call-site locations; for a call site that of the callee).  False:
  * there is none.  `out_file` is borrowed from the context. */
-bool ir_location_place(MlirLocation location, const char **out_file, unsigned *out_line,
-                       unsigned *out_column);
+bool ir_location_place(MlirLocation location, const char **out_file,
+                       unsigned *out_line, unsigned *out_column);
 
 /* Appends the operation as text that ir_parse reads back; `locations` adds
  * loc(...) to every line. */

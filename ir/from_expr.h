@@ -1,4 +1,5 @@
-/* Expressions of the language as arith, math and attn.read ops (used by from_spec). */
+/* Expressions of the language as arith, math and attn.read ops (used by
+ * from_spec). */
 #ifndef ATTN_IR_FROM_EXPR_H
 #define ATTN_IR_FROM_EXPR_H
 
@@ -15,17 +16,19 @@ struct ir_lowered {
 struct ir_scope {
     struct ir_builder *b;
     const struct source_set *sources;
-    MlirOperation module;        /* extern functions are declared here */
+    MlirOperation module; /* extern functions are declared here */
     MlirValue indices[INDEX_COUNT];
     MlirValue sizes[SIZE_COUNT];
-    const MlirValue *params;     /* by param.number; null where unused */
-    const MlirValue *tensors;    /* by tensor.number */
-    struct ir_lowered score;     /* s as it is now; null in masks */
-    struct ir_lowered *lets;     /* by let.number; null value: not lowered yet */
+    const MlirValue *params;  /* by param.number; null where unused */
+    const MlirValue *tensors; /* by tensor.number */
+    struct ir_lowered score;  /* s as it is now; null in masks */
+    struct ir_lowered *lets;  /* by let.number; null value: not lowered yet */
     const struct ir_lowered *fn_args; /* inside a fn body */
 };
 
-/* Appends the ops of `expr` at the builder's place, each with its own location. */
-struct ir_lowered ir_lower_expr(struct ir_scope *scope, const struct expr *expr);
+/* Appends the ops of `expr` at the builder's place, each with its own
+ * location. */
+struct ir_lowered ir_lower_expr(struct ir_scope *scope,
+                                const struct expr *expr);
 
 #endif

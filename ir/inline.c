@@ -7,7 +7,7 @@
 
 #include "ir/walk.h"
 
-/* ---- Value map: open addressing, keys are value pointers ------------------ */
+/* ---- Value map: open addressing, keys are value pointers ----------------- */
 
 struct ir_map {
     struct arena *arena;
@@ -19,7 +19,8 @@ struct ir_map *ir_map_create(struct arena *arena) {
     struct ir_map *map = ARENA_NEW(arena, struct ir_map);
     map->arena = arena;
     map->capacity = 64;
-    map->entries = arena_alloc_array(arena, map->capacity, sizeof *map->entries);
+    map->entries =
+        arena_alloc_array(arena, map->capacity, sizeof *map->entries);
     return map;
 }
 
@@ -37,7 +38,8 @@ void ir_map_set(struct ir_map *map, MlirValue from, MlirValue to) {
     if (2 * (map->count + 1) > map->capacity) {
         struct ir_map old = *map;
         map->capacity *= 2;
-        map->entries = arena_alloc_array(map->arena, map->capacity, sizeof *map->entries);
+        map->entries =
+            arena_alloc_array(map->arena, map->capacity, sizeof *map->entries);
         for (size_t i = 0; i < old.capacity; i++) {
             if (!old.entries[i][0].ptr)
                 continue;
@@ -59,7 +61,8 @@ MlirValue ir_map_get(const struct ir_map *map, MlirValue value) {
 
 /* ---- Cloning ------------------------------------------------------------- */
 
-/* Operands inside the copy refer to the copy already: those are not in the map. */
+/* Operands inside the copy refer to the copy already: those are not in the
+ * map. */
 static MlirWalkResult map_operands(MlirOperation op, void *data) {
     const struct ir_map *map = data;
     for (intptr_t i = 0; i < mlirOperationGetNumOperands(op); i++) {
@@ -71,7 +74,8 @@ static MlirWalkResult map_operands(MlirOperation op, void *data) {
     return MlirWalkResultAdvance;
 }
 
-MlirOperation ir_clone(struct ir_builder *b, MlirOperation op, struct ir_map *map) {
+MlirOperation ir_clone(struct ir_builder *b, MlirOperation op,
+                       struct ir_map *map) {
     MlirOperation copy = mlirOperationClone(op);
     if (mlirOperationIsNull(b->before))
         mlirBlockAppendOwnedOperation(b->block, copy);
@@ -98,8 +102,9 @@ static MlirType joined_shape(const struct ir_builder *b, MlirOperation op,
 }
 
 /* A call of an extern function for every element. */
-static MlirValue widen_call(struct ir_builder *b, MlirOperation op, const MlirValue *operands,
-                            size_t count, MlirType result) {
+static MlirValue widen_call(struct ir_builder *b, MlirOperation op,
+                            const MlirValue *operands, size_t count,
+                            MlirType result) {
     enum { MAX_OPERANDS = 64 };
     MlirType types[MAX_OPERANDS];
     MlirOperation module = op;
@@ -111,21 +116,25 @@ static MlirValue widen_call(struct ir_builder *b, MlirOperation op, const MlirVa
         ir_ice(op, "only extern functions can be called on vectors");
     for (size_t i = 0; i < count; i++)
         types[i] = mlirValueGetType(operands[i]);
-    MlirOperation wide = ir_extern_func(module, b->arena, name, types, count, result);
+    MlirOperation wide =
+        ir_extern_func(module, b->arena, name, types, count, result);
     return ir_result(ir_call(b, wide, operands, count), 0);
 }
 
 /* Rebuilds a scalar op on vectors of `shape`. */
-static void widen(struct ir_builder *b, MlirOperation op, MlirType shape, struct ir_map *map) {
+static void widen(struct ir_builder *b, MlirOperation op, MlirType shape,
+                  struct ir_map *map) {
     enum { MAX_OPERANDS = 64, MAX_ATTRS = 16 };
     MlirValue operands[MAX_OPERANDS];
     struct ir_attr attrs[MAX_ATTRS];
     size_t count = ir_operand_count(op);
     intptr_t attr_count = mlirOperationGetNumAttributes(op);
-    assert(count <= MAX_OPERANDS && attr_count <= MAX_ATTRS && ir_result_count(op) == 1);
+    assert(count <= MAX_OPERANDS && attr_count <= MAX_ATTRS &&
+           ir_result_count(op) == 1);
     if (mlirOperationGetNumRegions(op) != 0)
         ir_ice(op, "an op with regions cannot take vectors");
-    /* A read takes indices of any shape; a scalar select condition stays scalar. */
+    /* A read takes indices of any shape; a scalar select condition stays
+     * scalar. */
     bool keeps_shapes = ir_is_op(op, "attn.read");
     bool is_select = ir_is_op(op, "arith.select");
     for (size_t i = 0; i < count; i++) {
@@ -137,19 +146,23 @@ static void widen(struct ir_builder *b, MlirOperation op, MlirType shape, struct
     }
     for (intptr_t i = 0; i < attr_count; i++) {
         MlirNamedAttribute attr = mlirOperationGetAttribute(op, i);
-        attrs[i] = (struct ir_attr){mlirIdentifierStr(attr.name).data, attr.attribute};
+        attrs[i] =
+            (struct ir_attr){mlirIdentifierStr(attr.name).data, attr.attribute};
     }
-    MlirType result = ir_with_element(shape, mlirValueGetType(ir_result(op, 0)));
+    MlirType result =
+        ir_with_element(shape, mlirValueGetType(ir_result(op, 0)));
     if (ir_is_op(op, "func.call")) {
-        ir_map_set(map, ir_result(op, 0), widen_call(b, op, operands, count, result));
+        ir_map_set(map, ir_result(op, 0),
+                   widen_call(b, op, operands, count, result));
         return;
     }
-    ir_map_set(map, ir_result(op, 0), ir_value_op(b, ir_op_name(op), operands, count, result,
-                                                  attrs, (size_t)attr_count));
+    ir_map_set(map, ir_result(op, 0),
+               ir_value_op(b, ir_op_name(op), operands, count, result, attrs,
+                           (size_t)attr_count));
 }
 
-void ir_inline(struct ir_builder *b, MlirOperation func, const MlirValue *args, size_t count,
-               MlirValue *out_results) {
+void ir_inline(struct ir_builder *b, MlirOperation func, const MlirValue *args,
+               size_t count, MlirValue *out_results) {
     struct ir_map *map = ir_map_create(b->arena);
     MlirLocation location = b->location;
     assert(count == ir_func_arg_count(func));

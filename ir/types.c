@@ -8,12 +8,18 @@
 
 MlirType ir_type_of_scalar(MlirContext context, enum scalar_type type) {
     switch (type) {
-    case SCALAR_BOOL: return ir_type_i8(context);
-    case SCALAR_I32: return ir_type_i32(context);
-    case SCALAR_F32: return ir_type_f32(context);
-    case SCALAR_F16: return ir_type_f16(context);
-    case SCALAR_BF16: return ir_type_bf16(context);
-    case SCALAR_TYPE_COUNT: break;
+    case SCALAR_BOOL:
+        return ir_type_i8(context);
+    case SCALAR_I32:
+        return ir_type_i32(context);
+    case SCALAR_F32:
+        return ir_type_f32(context);
+    case SCALAR_F16:
+        return ir_type_f16(context);
+    case SCALAR_BF16:
+        return ir_type_bf16(context);
+    case SCALAR_TYPE_COUNT:
+        break;
     }
     assert(!"unknown scalar type");
     return ir_type_i32(context);
@@ -29,7 +35,8 @@ MlirType ir_type_vector1(MlirType element, int64_t length) {
 }
 
 /* memref with every stride dynamic but, where asked, the last. */
-static MlirType strided_memref(MlirType element, int rank, const int64_t *shape, bool unit_last) {
+static MlirType strided_memref(MlirType element, int rank, const int64_t *shape,
+                               bool unit_last) {
     int64_t strides[KERNEL_MAX_RANK];
     assert(rank >= 1 && rank <= KERNEL_MAX_RANK);
     for (int i = 0; i < rank; i++)
@@ -38,7 +45,8 @@ static MlirType strided_memref(MlirType element, int rank, const int64_t *shape,
         strides[rank - 1] = 1;
     MlirAttribute layout =
         mlirStridedLayoutAttrGet(mlirTypeGetContext(element), 0, rank, strides);
-    return mlirMemRefTypeGet(element, rank, shape, layout, mlirAttributeGetNull());
+    return mlirMemRefTypeGet(element, rank, shape, layout,
+                             mlirAttributeGetNull());
 }
 
 MlirType ir_type_tensor(MlirType element, int rank) {
@@ -57,17 +65,19 @@ MlirType ir_type_qkvo(MlirType element, int64_t head_dim) {
 
 MlirType ir_type_workspace(MlirType element) {
     int64_t shape = mlirShapedTypeGetDynamicSize();
-    return mlirMemRefTypeContiguousGet(element, 1, &shape, mlirAttributeGetNull());
+    return mlirMemRefTypeContiguousGet(element, 1, &shape,
+                                       mlirAttributeGetNull());
 }
 
 /* Memory space of shared memory. */
 static MlirAttribute shared_space(MlirContext context) {
-    return mlirAttributeParseGet(context, ir_ref("#gpu.address_space<workgroup>"));
+    return mlirAttributeParseGet(context,
+                                 ir_ref("#gpu.address_space<workgroup>"));
 }
 
 MlirType ir_type_shared(MlirType element, int rank, const int64_t *shape) {
-    return mlirMemRefTypeContiguousGet(element, rank, shape,
-                                       shared_space(mlirTypeGetContext(element)));
+    return mlirMemRefTypeContiguousGet(
+        element, rank, shape, shared_space(mlirTypeGetContext(element)));
 }
 
 MlirType ir_element_type(MlirType type) {
@@ -85,10 +95,13 @@ MlirType ir_with_element(MlirType type, MlirType element) {
 }
 
 bool ir_is_scalar(MlirType type) {
-    return mlirTypeIsAInteger(type) || mlirTypeIsAFloat(type) || mlirTypeIsAIndex(type);
+    return mlirTypeIsAInteger(type) || mlirTypeIsAFloat(type) ||
+           mlirTypeIsAIndex(type);
 }
 
-bool ir_is_vector(MlirType type) { return mlirTypeIsAVector(type); }
+bool ir_is_vector(MlirType type) {
+    return mlirTypeIsAVector(type);
+}
 
 bool ir_is_tile(MlirType type) {
     return ir_is_vector(type) && ir_rank(type) == 2 && ir_extent(type, 0) > 1 &&
@@ -100,11 +113,13 @@ bool ir_is_row(MlirType type) {
 }
 
 bool ir_is_column(MlirType type) {
-    return ir_is_vector(type) && ir_rank(type) == 2 && ir_extent(type, 0) == 1 &&
-           ir_extent(type, 1) > 1;
+    return ir_is_vector(type) && ir_rank(type) == 2 &&
+           ir_extent(type, 0) == 1 && ir_extent(type, 1) > 1;
 }
 
-bool ir_is_memref(MlirType type) { return mlirTypeIsAMemRef(type); }
+bool ir_is_memref(MlirType type) {
+    return mlirTypeIsAMemRef(type);
+}
 
 bool ir_is_shared(MlirType type) {
     if (!ir_is_memref(type))
@@ -114,28 +129,43 @@ bool ir_is_shared(MlirType type) {
            mlirAttributeEqual(space, shared_space(mlirTypeGetContext(type)));
 }
 
-bool ir_is_float(MlirType type) { return mlirTypeIsAFloat(ir_element_type(type)); }
-bool ir_is_f32(MlirType type) { return mlirTypeIsAF32(ir_element_type(type)); }
+bool ir_is_float(MlirType type) {
+    return mlirTypeIsAFloat(ir_element_type(type));
+}
+bool ir_is_f32(MlirType type) {
+    return mlirTypeIsAF32(ir_element_type(type));
+}
 
 /* Element is a signless integer of `width` bits. */
 static bool is_integer_of(MlirType type, unsigned width) {
     MlirType element = ir_element_type(type);
-    return mlirTypeIsAInteger(element) && mlirIntegerTypeGetWidth(element) == width;
+    return mlirTypeIsAInteger(element) &&
+           mlirIntegerTypeGetWidth(element) == width;
 }
 
-bool ir_is_i32(MlirType type) { return is_integer_of(type, 32); }
-bool ir_is_bool(MlirType type) { return is_integer_of(type, 1); }
+bool ir_is_i32(MlirType type) {
+    return is_integer_of(type, 32);
+}
+bool ir_is_bool(MlirType type) {
+    return is_integer_of(type, 1);
+}
 
 int ir_rank(MlirType type) {
     return mlirTypeIsAShaped(type) ? (int)mlirShapedTypeGetRank(type) : 0;
 }
 
 int64_t ir_extent(MlirType type, int axis) {
-    return mlirShapedTypeIsDynamicDim(type, axis) ? -1 : mlirShapedTypeGetDimSize(type, axis);
+    return mlirShapedTypeIsDynamicDim(type, axis)
+               ? -1
+               : mlirShapedTypeGetDimSize(type, axis);
 }
 
-int64_t ir_rows(MlirType type) { return ir_is_vector(type) ? ir_extent(type, 0) : 1; }
-int64_t ir_columns(MlirType type) { return ir_is_vector(type) ? ir_extent(type, 1) : 1; }
+int64_t ir_rows(MlirType type) {
+    return ir_is_vector(type) ? ir_extent(type, 0) : 1;
+}
+int64_t ir_columns(MlirType type) {
+    return ir_is_vector(type) ? ir_extent(type, 1) : 1;
+}
 
 unsigned ir_element_bits(MlirType type) {
     MlirType element = ir_element_type(type);
@@ -149,8 +179,10 @@ MlirType ir_join_shapes(MlirType a, MlirType b) {
     if (!ir_is_vector(a) && !ir_is_vector(b))
         return a;
     int64_t rows = ir_rows(a) > ir_rows(b) ? ir_rows(a) : ir_rows(b);
-    int64_t columns = ir_columns(a) > ir_columns(b) ? ir_columns(a) : ir_columns(b);
-    assert((ir_rows(a) == rows || ir_rows(a) == 1) && (ir_rows(b) == rows || ir_rows(b) == 1));
+    int64_t columns =
+        ir_columns(a) > ir_columns(b) ? ir_columns(a) : ir_columns(b);
+    assert((ir_rows(a) == rows || ir_rows(a) == 1) &&
+           (ir_rows(b) == rows || ir_rows(b) == 1));
     assert((ir_columns(a) == columns || ir_columns(a) == 1) &&
            (ir_columns(b) == columns || ir_columns(b) == 1));
     return ir_type_tile(ir_element_type(a), rows, columns);

@@ -14,18 +14,18 @@
 #include "support/kernel_info.h"
 
 /* Scalars: ir_type_i1(context) and so on. */
-#define IR_SCALAR_TYPES(TYPE)                                                 \
-    TYPE(i1, mlirIntegerTypeGet(context, 1))                                  \
-    TYPE(i8, mlirIntegerTypeGet(context, 8))                                  \
-    TYPE(i32, mlirIntegerTypeGet(context, 32))                                \
-    TYPE(i64, mlirIntegerTypeGet(context, 64))                                \
-    TYPE(f32, mlirF32TypeGet(context))                                        \
-    TYPE(f16, mlirF16TypeGet(context))                                        \
-    TYPE(bf16, mlirBF16TypeGet(context))                                      \
+#define IR_SCALAR_TYPES(TYPE)                  \
+    TYPE(i1, mlirIntegerTypeGet(context, 1))   \
+    TYPE(i8, mlirIntegerTypeGet(context, 8))   \
+    TYPE(i32, mlirIntegerTypeGet(context, 32)) \
+    TYPE(i64, mlirIntegerTypeGet(context, 64)) \
+    TYPE(f32, mlirF32TypeGet(context))         \
+    TYPE(f16, mlirF16TypeGet(context))         \
+    TYPE(bf16, mlirBF16TypeGet(context))       \
     TYPE(index, mlirIndexTypeGet(context))
-#define TYPE(name, get)                                                       \
-    static inline MlirType ir_type_##name(MlirContext context) {              \
-        return get;                                                           \
+#define TYPE(name, get)                                          \
+    static inline MlirType ir_type_##name(MlirContext context) { \
+        return get;                                              \
     }
 IR_SCALAR_TYPES(TYPE)
 #undef TYPE

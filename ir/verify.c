@@ -1,4 +1,5 @@
-/* Our part of the verifier: see verify.h.  One function per op, in one table. */
+/* Our part of the verifier: see verify.h.  One function per op, in one
+ * table. */
 #include "ir/verify.h"
 
 #include <mlir-c/BuiltinAttributes.h>
@@ -10,7 +11,8 @@
 #include "ir/verify_private.h"
 #include "ir/walk.h"
 
-bool verify_fail(struct verifier *v, MlirOperation op, const char *format, ...) {
+bool verify_fail(struct verifier *v, MlirOperation op, const char *format,
+                 ...) {
     char text[256], message[320];
     va_list args;
     va_start(args, format);
@@ -30,7 +32,9 @@ static MlirType result_type(MlirOperation op, size_t i) {
     return mlirValueGetType(ir_result(op, i));
 }
 
-static bool same(MlirType a, MlirType b) { return mlirTypeEqual(a, b); }
+static bool same(MlirType a, MlirType b) {
+    return mlirTypeEqual(a, b);
+}
 
 static bool is_half(MlirType type) {
     return ir_is_float(type) && ir_element_bits(type) == 16;
@@ -39,13 +43,15 @@ static bool is_half(MlirType type) {
 /* ---- Shapes -------------------------------------------------------------- */
 
 /* Rows, columns: -1 for any. */
-static bool want_vector(struct verifier *v, MlirOperation op, const char *what, MlirType type,
-                        int64_t rows, int64_t columns, bool f32) {
+static bool want_vector(struct verifier *v, MlirOperation op, const char *what,
+                        MlirType type, int64_t rows, int64_t columns,
+                        bool f32) {
     if (!ir_is_vector(type) || ir_rank(type) != 2)
         return fail(v, op, "%s must be a vector of rank 2", what);
-    if ((rows >= 0 && ir_rows(type) != rows) || (columns >= 0 && ir_columns(type) != columns))
-        return fail(v, op, "%s is %lldx%lld, expected %lldx%lld", what, (long long)ir_rows(type),
-                    (long long)ir_columns(type),
+    if ((rows >= 0 && ir_rows(type) != rows) ||
+        (columns >= 0 && ir_columns(type) != columns))
+        return fail(v, op, "%s is %lldx%lld, expected %lldx%lld", what,
+                    (long long)ir_rows(type), (long long)ir_columns(type),
                     (long long)(rows >= 0 ? rows : ir_rows(type)),
                     (long long)(columns >= 0 ? columns : ir_columns(type)));
     if (f32 && !ir_is_f32(type))
@@ -54,8 +60,8 @@ static bool want_vector(struct verifier *v, MlirOperation op, const char *what, 
 }
 
 /* A tile or buffer in shared memory; its place needs static extents. */
-static bool want_shared(struct verifier *v, MlirOperation op, const char *what, MlirType type,
-                        int rank) {
+static bool want_shared(struct verifier *v, MlirOperation op, const char *what,
+                        MlirType type, int rank) {
     if (!ir_is_shared(type) || ir_rank(type) != rank)
         return fail(v, op, "%s must be a shared memref of rank %d", what, rank);
     for (int i = 0; i < rank; i++)
@@ -65,8 +71,8 @@ static bool want_shared(struct verifier *v, MlirOperation op, const char *what, 
 }
 
 /* A tensor, or a workspace. */
-static bool want_global(struct verifier *v, MlirOperation op, const char *what, MlirType type,
-                        int rank) {
+static bool want_global(struct verifier *v, MlirOperation op, const char *what,
+                        MlirType type, int rank) {
     if (!ir_is_memref(type) || ir_is_shared(type) || ir_rank(type) != rank)
         return fail(v, op, "%s must be a global memref of rank %d", what, rank);
     return true;
@@ -75,53 +81,67 @@ static bool want_global(struct verifier *v, MlirOperation op, const char *what, 
 /* ---- Ops ----------------------------------------------------------------- */
 
 /* language.md: head_dim is a multiple of 8 from 8 to 256. */
-static bool check_qkvo(struct verifier *v, MlirOperation op, const char *what, MlirType type) {
+static bool check_qkvo(struct verifier *v, MlirOperation op, const char *what,
+                       MlirType type) {
     if (!want_global(v, op, what, type, 4))
         return false;
     int64_t dim = ir_extent(type, 3);
     if (dim < 8 || dim > 256 || dim % 8 != 0)
-        return fail(v, op, "%s has head dimension %lld, expected a multiple of 8 from 8 to 256",
+        return fail(v, op,
+                    "%s has head dimension %lld, expected a multiple of 8 from "
+                    "8 to 256",
                     what, (long long)dim);
     return is_half(type) || fail(v, op, "%s must hold f16 or bf16", what);
 }
 
-/* A function that an attention names: `leading` scalars (f32 first where it takes s),
- * then the kernel's arguments behind lse, at least the first of them. */
-static bool check_callee(struct verifier *v, MlirOperation op, const char *attr, size_t leading,
-                         size_t results) {
+/* A function that an attention names: `leading` scalars (f32 first where it
+ * takes s), then the kernel's arguments behind lse, at least the first of
+ * them. */
+static bool check_callee(struct verifier *v, MlirOperation op, const char *attr,
+                         size_t leading, size_t results) {
     const char *name = ir_text_attr(op, attr);
     if (!name)
-        return !ir_has_attr(op, attr) || fail(v, op, "%s must be a symbol", attr);
+        return !ir_has_attr(op, attr) ||
+               fail(v, op, "%s must be a symbol", attr);
     MlirOperation func = ir_find_func(v->module, name);
     if (mlirOperationIsNull(func))
         return fail(v, op, "%s names '%s', which is no function", attr, name);
     MlirType type = mlirTypeAttrGetValue(
         mlirOperationGetAttributeByName(func, ir_ref("function_type")));
     if ((size_t)mlirFunctionTypeGetNumResults(type) != results)
-        return fail(v, op, "%s function '%s' must return %zu values", attr, name, results);
+        return fail(v, op, "%s function '%s' must return %zu values", attr,
+                    name, results);
     MlirOperation kernel = mlirOperationGetParentOperation(op);
-    size_t count = ir_func_arg_count(func), shared = ir_func_arg_count(kernel) - 5;
+    size_t count = ir_func_arg_count(func),
+           shared = ir_func_arg_count(kernel) - 5;
     if (count < leading || count - leading > shared)
-        return fail(v, op, "%s function '%s' has %zu arguments, expected %zu to %zu", attr, name,
-                    count, leading, leading + shared);
+        return fail(v, op,
+                    "%s function '%s' has %zu arguments, expected %zu to %zu",
+                    attr, name, count, leading, leading + shared);
     for (size_t i = leading; i < count; i++)
         if (!same(mlirFunctionTypeGetInput(type, (intptr_t)i),
                   mlirValueGetType(ir_func_arg(kernel, i - leading + 5))))
-            return fail(v, op, "%s function '%s': argument %zu differs from the kernel's", attr,
-                        name, i);
+            return fail(
+                v, op,
+                "%s function '%s': argument %zu differs from the kernel's",
+                attr, name, i);
     return true;
 }
 
-/* Passes find the sizes by position: behind lse, in the order of enum size_name. */
+/* Passes find the sizes by position: behind lse, in the order of enum
+ * size_name. */
 static bool check_sizes(struct verifier *v, MlirOperation op) {
     MlirOperation kernel = mlirOperationGetParentOperation(op);
     for (int i = 0; i < SIZE_COUNT; i++) {
         const char *size = size_name_text((enum size_name)i);
         size_t at = 5 + (size_t)i;
-        const char *kind =
-            at < ir_func_arg_count(kernel) ? ir_func_arg_kind(kernel, at) : NULL;
-        if (!kind || strncmp(kind, "size:", 5) != 0 || strcmp(kind + 5, size) != 0)
-            return fail(v, op, "argument %zu of its function must be size:%s", at, size);
+        const char *kind = at < ir_func_arg_count(kernel)
+                               ? ir_func_arg_kind(kernel, at)
+                               : NULL;
+        if (!kind || strncmp(kind, "size:", 5) != 0 ||
+            strcmp(kind + 5, size) != 0)
+            return fail(v, op, "argument %zu of its function must be size:%s",
+                        at, size);
     }
     return true;
 }
@@ -134,15 +154,18 @@ static bool check_attention(struct verifier *v, MlirOperation op) {
     for (size_t i = 0; i < 4; i++)
         if (!check_qkvo(v, op, names[i], operand_type(op, i)))
             return false;
-    if (!same(ir_element_type(operand_type(op, 0)), ir_element_type(operand_type(op, 2))))
+    if (!same(ir_element_type(operand_type(op, 0)),
+              ir_element_type(operand_type(op, 2))))
         return fail(v, op, "q and v must have one element type");
-    if (!want_global(v, op, "lse", operand_type(op, 4), 3) || !ir_is_f32(operand_type(op, 4)))
+    if (!want_global(v, op, "lse", operand_type(op, 4), 3) ||
+        !ir_is_f32(operand_type(op, 4)))
         return fail(v, op, "lse must hold f32");
     if (ir_int_attr(op, "group", -1) < 0)
         return fail(v, op, "group must not be negative");
-    return check_callee(v, op, "mask", 5, 1) && check_callee(v, op, "score", 6, 1) &&
-           check_callee(v, op, "classify", 7, 1) && check_callee(v, op, "kv_bounds", 5, 2) &&
-           check_sizes(v, op);
+    return check_callee(v, op, "mask", 5, 1) &&
+           check_callee(v, op, "score", 6, 1) &&
+           check_callee(v, op, "classify", 7, 1) &&
+           check_callee(v, op, "kv_bounds", 5, 2) && check_sizes(v, op);
 }
 
 /* Indices of scalars, rows, columns and tiles that broadcast to one shape. */
@@ -158,8 +181,10 @@ static bool check_read(struct verifier *v, MlirOperation op) {
             return fail(v, op, "index %zu must be i32, scalar or of rank 2", i);
         int64_t rows = ir_rows(index), columns = ir_columns(index);
         if ((rows > 1 && ir_rows(shape) > 1 && rows != ir_rows(shape)) ||
-            (columns > 1 && ir_columns(shape) > 1 && columns != ir_columns(shape)))
-            return fail(v, op, "index %zu does not fit the shape of the others", i);
+            (columns > 1 && ir_columns(shape) > 1 &&
+             columns != ir_columns(shape)))
+            return fail(v, op, "index %zu does not fit the shape of the others",
+                        i);
         shape = ir_join_shapes(shape, index);
     }
     unsigned bits = ir_element_bits(tensor);
@@ -168,20 +193,24 @@ static bool check_read(struct verifier *v, MlirOperation op) {
                                             : bits == 32 && ir_is_i32(result);
     if (!element_fits)
         return fail(v, op, "gives f32 for floats, i1 for i8, i32 for i32");
-    return same(ir_with_element(result, ir_type_i32(mlirTypeGetContext(result))), shape) ||
+    return same(
+               ir_with_element(result, ir_type_i32(mlirTypeGetContext(result))),
+               shape) ||
            fail(v, op, "result must have the joined shape of the indices");
 }
 
 /* A shared tile that takes rows of a global tensor, columns padded to 16. */
-static bool check_tile_of(struct verifier *v, MlirOperation op, MlirType src, MlirType tile) {
-    if (!want_global(v, op, "source", src, 4) || !want_shared(v, op, "tile", tile, 2))
+static bool check_tile_of(struct verifier *v, MlirOperation op, MlirType src,
+                          MlirType tile) {
+    if (!want_global(v, op, "source", src, 4) ||
+        !want_shared(v, op, "tile", tile, 2))
         return false;
     int64_t dim = ir_extent(src, 3), columns = ir_extent(tile, 1);
     if (!same(ir_element_type(src), ir_element_type(tile)))
         return fail(v, op, "source and tile must have one element type");
     return (columns >= dim && columns - dim < 16) ||
-           fail(v, op, "tile has %lld columns for a head dimension of %lld", (long long)columns,
-                (long long)dim);
+           fail(v, op, "tile has %lld columns for a head dimension of %lld",
+                (long long)columns, (long long)dim);
 }
 
 static bool check_load(struct verifier *v, MlirOperation op) {
@@ -194,7 +223,8 @@ static bool check_copy_async(struct verifier *v, MlirOperation op) {
 
 /* Operand shapes; the sizes that mma.sync can take. */
 static bool check_dot(struct verifier *v, MlirOperation op) {
-    MlirType a = operand_type(op, 0), b = operand_type(op, 1), acc = operand_type(op, 2);
+    MlirType a = operand_type(op, 0), b = operand_type(op, 1),
+             acc = operand_type(op, 2);
     if (!want_vector(v, op, "accumulator", acc, -1, -1, true) ||
         !want_shared(v, op, "b", b, 2))
         return false;
@@ -205,14 +235,19 @@ static bool check_dot(struct verifier *v, MlirOperation op) {
         return fail(v, op, "a and b must hold the same 16-bit float type");
     bool transposed = ir_has_attr(op, "transpose_b");
     int64_t m = ir_extent(a, 0), k = ir_extent(a, 1);
-    int64_t n = ir_extent(b, transposed ? 0 : 1), k_b = ir_extent(b, transposed ? 1 : 0);
+    int64_t n = ir_extent(b, transposed ? 0 : 1),
+            k_b = ir_extent(b, transposed ? 1 : 0);
     if (k != k_b || m != ir_rows(acc) || n != ir_columns(acc))
-        return fail(v, op, "shapes do not fit: %lldx%lld times %lldx%lld into %lldx%lld",
-                    (long long)m, (long long)k, (long long)k_b, (long long)n,
-                    (long long)ir_rows(acc), (long long)ir_columns(acc));
+        return fail(
+            v, op,
+            "shapes do not fit: %lldx%lld times %lldx%lld into %lldx%lld",
+            (long long)m, (long long)k, (long long)k_b, (long long)n,
+            (long long)ir_rows(acc), (long long)ir_columns(acc));
     /* `pipeline` pads K to the 16 of the MMA. */
     return (k % 8 == 0 && n % 8 == 0 && m % 16 == 0) ||
-           fail(v, op, "M must be a multiple of 16, K and N of 8; they are %lld, %lld, %lld",
+           fail(v, op,
+                "M must be a multiple of 16, K and N of 8; they are %lld, "
+                "%lld, %lld",
                 (long long)m, (long long)k, (long long)n);
 }
 
@@ -221,29 +256,35 @@ static bool check_fragments(struct verifier *v, MlirOperation op) {
     if (!want_shared(v, op, "tile", from, 2))
         return false;
     if (!is_half(from) || !same(ir_element_type(from), ir_element_type(to)))
-        return fail(v, op, "tile and result must hold the same 16-bit float type");
-    return want_vector(v, op, "result", to, ir_extent(from, 0), ir_extent(from, 1), false);
+        return fail(v, op,
+                    "tile and result must hold the same 16-bit float type");
+    return want_vector(v, op, "result", to, ir_extent(from, 0),
+                       ir_extent(from, 1), false);
 }
 
 static bool check_softmax_step(struct verifier *v, MlirOperation op) {
-    MlirType acc = operand_type(op, 0), s = operand_type(op, 3), value = operand_type(op, 4);
+    MlirType acc = operand_type(op, 0), s = operand_type(op, 3),
+             value = operand_type(op, 4);
     if (!want_vector(v, op, "acc", acc, -1, -1, true))
         return false;
     int64_t rows = ir_rows(acc);
     if (!want_vector(v, op, "m", operand_type(op, 1), rows, 1, true) ||
         !want_vector(v, op, "l", operand_type(op, 2), rows, 4, true) ||
-        !want_vector(v, op, "s", s, rows, -1, true) || !want_shared(v, op, "v", value, 2))
+        !want_vector(v, op, "s", s, rows, -1, true) ||
+        !want_shared(v, op, "v", value, 2))
         return false;
-    return (ir_extent(value, 0) == ir_columns(s) && ir_extent(value, 1) == ir_columns(acc)) ||
-           fail(v, op, "v is %lldx%lld, expected %lldx%lld", (long long)ir_extent(value, 0),
-                (long long)ir_extent(value, 1), (long long)ir_columns(s),
-                (long long)ir_columns(acc));
+    return (ir_extent(value, 0) == ir_columns(s) &&
+            ir_extent(value, 1) == ir_columns(acc)) ||
+           fail(v, op, "v is %lldx%lld, expected %lldx%lld",
+                (long long)ir_extent(value, 0), (long long)ir_extent(value, 1),
+                (long long)ir_columns(s), (long long)ir_columns(acc));
 }
 
 static bool check_softmax_finish(struct verifier *v, MlirOperation op) {
     MlirType acc = operand_type(op, 0);
     return want_vector(v, op, "acc", acc, -1, -1, true) &&
-           want_vector(v, op, "m", operand_type(op, 1), ir_rows(acc), 1, true) &&
+           want_vector(v, op, "m", operand_type(op, 1), ir_rows(acc), 1,
+                       true) &&
            want_vector(v, op, "l", operand_type(op, 2), ir_rows(acc), 4, true);
 }
 
@@ -269,18 +310,21 @@ static bool check_store(struct verifier *v, MlirOperation op) {
                want_global(v, op, "destination", dst, 3);
     if (!want_global(v, op, "destination", dst, 4))
         return false;
-    return is_half(value) ? want_vector(v, op, "value", value, -1, ir_extent(dst, 3), false)
+    return is_half(value) ? want_vector(v, op, "value", value, -1,
+                                        ir_extent(dst, 3), false)
                           : fail(v, op, "value must hold f16, bf16 or f32");
 }
 
 static bool check_warp_reduce(struct verifier *v, MlirOperation op) {
-    static const char *const kinds[] = {"minsi", "maxsi", "ori", "andi", "minnumf", "maxnumf"};
+    static const char *const kinds[] = {"minsi", "maxsi",   "ori",
+                                        "andi",  "minnumf", "maxnumf"};
     const char *kind = ir_text_attr(op, "kind");
     for (size_t i = 0; kind && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(kind, kinds[i]) == 0)
             return (i >= 4) == ir_is_f32(operand_type(op, 0)) ||
                    fail(v, op, "kind '%s' does not take this type", kind);
-    return fail(v, op, "kind must be minsi, maxsi, minnumf, maxnumf, ori or andi");
+    return fail(v, op,
+                "kind must be minsi, maxsi, minnumf, maxnumf, ori or andi");
 }
 
 /* Bytes from byte_offset on that a buffer needs; 0 for a faulty one. */
@@ -291,7 +335,8 @@ static int64_t shared_bytes(MlirOperation op) {
         return ir_extent(type, 0) * (ir_element_bits(type) / 8);
     if (ir_has_attr(op, "swizzle_bytes"))
         return verify_panel_bytes(op);
-    int64_t rows = ir_extent(type, rank - 2) * (rank == 3 ? ir_extent(type, 0) : 1);
+    int64_t rows =
+        ir_extent(type, rank - 2) * (rank == 3 ? ir_extent(type, 0) : 1);
     return rows * ir_int_attr(op, "pitch", 0) * 16;
 }
 
@@ -302,28 +347,36 @@ static bool check_shared(struct verifier *v, MlirOperation op) {
     if (rank < 1 || rank > 3 || !want_shared(v, op, "buffer", type, rank))
         return fail(v, op, "must give a shared memref of rank 1 to 3");
     if (offset < 0 || offset % 16 != 0)
-        return fail(v, op, "byte_offset is %lld, expected a multiple of 16", (long long)offset);
+        return fail(v, op, "byte_offset is %lld, expected a multiple of 16",
+                    (long long)offset);
     if (rank == 1)
-        return !ir_has_attr(op, "pitch") || fail(v, op, "a list has no pitch and no swizzle");
+        return !ir_has_attr(op, "pitch") ||
+               fail(v, op, "a list has no pitch and no swizzle");
     if (ir_has_attr(op, "swizzle_bytes"))
         return verify_panels(v, op);
-    int64_t pitch = ir_int_attr(op, "pitch", -1), bits = ir_int_attr(op, "swizzle_bits", -1);
+    int64_t pitch = ir_int_attr(op, "pitch", -1),
+            bits = ir_int_attr(op, "swizzle_bits", -1);
     int64_t shift = ir_int_attr(op, "swizzle_shift", -1);
     int64_t bytes = ir_extent(type, rank - 1) * (ir_element_bits(type) / 8);
     if (pitch * 16 < bytes)
-        return fail(v, op, "pitch of %lld chunks for rows of %lld bytes", (long long)pitch,
-                    (long long)bytes);
-    if (bits < 0 || bits > 3 || shift < 0 || shift > 7 || ((int64_t)1 << bits) > pitch)
-        return fail(v, op, "swizzle of %lld bits, shift %lld does not fit a pitch of %lld",
-                    (long long)bits, (long long)shift, (long long)pitch);
+        return fail(v, op, "pitch of %lld chunks for rows of %lld bytes",
+                    (long long)pitch, (long long)bytes);
+    if (bits < 0 || bits > 3 || shift < 0 || shift > 7 ||
+        ((int64_t)1 << bits) > pitch)
+        return fail(
+            v, op,
+            "swizzle of %lld bits, shift %lld does not fit a pitch of %lld",
+            (long long)bits, (long long)shift, (long long)pitch);
     return true;
 }
 
 static bool check_stage(struct verifier *v, MlirOperation op) {
     MlirType from = operand_type(op, 0), to = result_type(op, 0);
-    if (!want_shared(v, op, "buffer", from, 3) || !want_shared(v, op, "tile", to, 2))
+    if (!want_shared(v, op, "buffer", from, 3) ||
+        !want_shared(v, op, "tile", to, 2))
         return false;
-    return (ir_extent(from, 1) == ir_extent(to, 0) && ir_extent(from, 2) == ir_extent(to, 1) &&
+    return (ir_extent(from, 1) == ir_extent(to, 0) &&
+            ir_extent(from, 2) == ir_extent(to, 1) &&
             same(ir_element_type(from), ir_element_type(to))) ||
            fail(v, op, "tile must be one stage of the buffer");
 }
@@ -346,7 +399,8 @@ static bool argument_fits(const char *kind, MlirType type) {
     if (strncmp(kind, "size:", 5) == 0)
         return same(type, ir_type_i32(context));
     if (strncmp(kind, "param:", 6) == 0)
-        return same(type, ir_type_i32(context)) || same(type, ir_type_f32(context)) ||
+        return same(type, ir_type_i32(context)) ||
+               same(type, ir_type_f32(context)) ||
                same(type, ir_type_i1(context));
     if (strncmp(kind, "tensor:", 7) == 0)
         return ir_is_memref(type) && ir_rank(type) <= KERNEL_MAX_RANK;
@@ -356,13 +410,17 @@ static bool argument_fits(const char *kind, MlirType type) {
     return false;
 }
 
-static bool check_arguments(struct verifier *v, MlirOperation func, bool is_kernel) {
+static bool check_arguments(struct verifier *v, MlirOperation func,
+                            bool is_kernel) {
     for (size_t i = 0; i < ir_func_arg_count(func); i++) {
         const char *kind = ir_func_arg_kind(func, i);
         if (!kind && is_kernel)
             return fail(v, func, "argument %zu of a kernel lacks attn.arg", i);
-        if (kind && !argument_fits(kind, mlirValueGetType(ir_func_arg(func, i))))
-            return fail(v, func, "argument %zu does not fit attn.arg = \"%.80s\"", i, kind);
+        if (kind &&
+            !argument_fits(kind, mlirValueGetType(ir_func_arg(func, i))))
+            return fail(v, func,
+                        "argument %zu does not fit attn.arg = \"%.80s\"", i,
+                        kind);
     }
     return true;
 }
@@ -378,8 +436,8 @@ static void check_buffer(void *data, MlirOperation op) {
         return;
     int64_t end = ir_int_attr(op, "byte_offset", 0) + shared_bytes(op);
     if (end > buffers->limit)
-        fail(buffers->v, op, "ends at byte %lld, attn.shared_bytes is %lld", (long long)end,
-             (long long)buffers->limit);
+        fail(buffers->v, op, "ends at byte %lld, attn.shared_bytes is %lld",
+             (long long)end, (long long)buffers->limit);
 }
 
 /* Kernels: attributes and arguments; declarations: extern functions only. */
@@ -395,11 +453,14 @@ static bool check_func(struct verifier *v, MlirOperation func) {
         return false;
     bool tiled = ir_kernel_tile(func, &m, &n);
     if (tiled && (m <= 0 || m % 16 != 0 || n <= 0 || n % 8 != 0))
-        return fail(v, func, "attn.tile is %d, %d, expected multiples of 16 and 8", m, n);
+        return fail(v, func,
+                    "attn.tile is %d, %d, expected multiples of 16 and 8", m,
+                    n);
     if (!kind)
         return true;
     if (strcmp(kind, "main") != 0 && strcmp(kind, "summary") != 0)
-        return fail(v, func, "attn.kernel is \"%.80s\", expected main or summary", kind);
+        return fail(v, func,
+                    "attn.kernel is \"%.80s\", expected main or summary", kind);
     if (warps < 1 || warps > 32)
         return fail(v, func, "attn.warps is %d, expected 1 to 32", warps);
     struct buffers buffers = {v, ir_kernel_shared_bytes(func)};

@@ -23,7 +23,8 @@ bool verify_fail(struct verifier *v, MlirOperation op, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define fail verify_fail
 
-/* Votes, mbarriers, TMA, wgmma and roles (verify_sm90.c); ends with a null name. */
+/* Votes, mbarriers, TMA, wgmma and roles (verify_sm90.c); ends with a null
+ * name. */
 extern const struct verify_rule verify_sm90_rules[];
 
 /* The rules of an attn.shared with swizzle_bytes; false after a report. */

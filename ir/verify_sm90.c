@@ -1,5 +1,5 @@
-/* Rules of the ops of asynchronous kernels that IRDL cannot say: shapes, places in
- * shared memory, barrier numbers (docs/ir.md, "Asynchronous kernels").
+/* Rules of the ops of asynchronous kernels that IRDL cannot say: shapes, places
+ * in shared memory, barrier numbers (docs/ir.md, "Asynchronous kernels").
  *
  * Not here: that every wait meets its arrivals; the emulator finds that. */
 #include "ir/verify_private.h"
@@ -18,20 +18,22 @@ static bool is_half(MlirType type) {
     return ir_is_float(type) && ir_element_bits(type) == 16;
 }
 
-/* ---- Shared memory --------------------------------------------------------- */
+/* ---- Shared memory ------------------------------------------------------- */
 
 int64_t verify_panel_bytes(MlirOperation op) {
     MlirType type = result_type(op, 0);
     int rank = ir_rank(type);
     int64_t row = ir_extent(type, rank - 1) * (ir_element_bits(type) / 8);
-    return ir_extent(type, rank - 2) * (rank == 3 ? ir_extent(type, 0) : 1) * row;
+    return ir_extent(type, rank - 2) * (rank == 3 ? ir_extent(type, 0) : 1) *
+           row;
 }
 
 bool verify_panels(struct verifier *v, MlirOperation op) {
     MlirType type = result_type(op, 0);
     int64_t width = ir_int_attr(op, "swizzle_bytes", 0);
     if (width != 128 && width != 64 && width != 32)
-        return fail(v, op, "swizzle_bytes is %lld, expected 128, 64 or 32", (long long)width);
+        return fail(v, op, "swizzle_bytes is %lld, expected 128, 64 or 32",
+                    (long long)width);
     if (ir_has_attr(op, "pitch"))
         return fail(v, op, "panels have no pitch");
     if (ir_int_attr(op, "byte_offset", 0) % 1024 != 0)
@@ -39,13 +41,16 @@ bool verify_panels(struct verifier *v, MlirOperation op) {
     if (!is_half(type) || ir_extent(type, ir_rank(type) - 2) % 8 != 0)
         return fail(v, op, "panels hold 16-bit floats in a multiple of 8 rows");
     if (ir_extent(type, ir_rank(type) - 1) * 2 % width != 0)
-        return fail(v, op, "rows of %lld columns are no whole panels of %lld bytes",
-                    (long long)ir_extent(type, ir_rank(type) - 1), (long long)width);
+        return fail(
+            v, op, "rows of %lld columns are no whole panels of %lld bytes",
+            (long long)ir_extent(type, ir_rank(type) - 1), (long long)width);
     return true;
 }
 
-static bool want_mbarriers(struct verifier *v, MlirOperation op, MlirType type) {
-    return (ir_is_shared(type) && ir_rank(type) == 1 && ir_element_bits(type) == 64) ||
+static bool want_mbarriers(struct verifier *v, MlirOperation op,
+                           MlirType type) {
+    return (ir_is_shared(type) && ir_rank(type) == 1 &&
+            ir_element_bits(type) == 64) ||
            fail(v, op, "takes mbarriers, a shared memref of rank 1 of i64");
 }
 
@@ -54,32 +59,39 @@ static bool check_mbarriers(struct verifier *v, MlirOperation op) {
     if (!want_mbarriers(v, op, result_type(op, 0)))
         return false;
     if (offset < 0 || offset % 8 != 0)
-        return fail(v, op, "byte_offset is %lld, expected a multiple of 8", (long long)offset);
+        return fail(v, op, "byte_offset is %lld, expected a multiple of 8",
+                    (long long)offset);
     int64_t arrivals = ir_int_attr(op, "arrivals", 0);
     return (arrivals >= 1 && arrivals < 1 << 20) ||
-           fail(v, op, "%lld arrivals, expected 1 to 2^20 - 1", (long long)arrivals);
+           fail(v, op, "%lld arrivals, expected 1 to 2^20 - 1",
+                (long long)arrivals);
 }
 
 static bool check_mbarrier_use(struct verifier *v, MlirOperation op) {
     int64_t index, count = ir_extent(operand_type(op, 0), 0);
     if (!want_mbarriers(v, op, operand_type(op, 0)))
         return false;
-    if (ir_operand_count(op) > 1 && ir_constant_int(ir_operand(op, 1), &index) &&
+    if (ir_operand_count(op) > 1 &&
+        ir_constant_int(ir_operand(op, 1), &index) &&
         (index < 0 || index >= count))
-        return fail(v, op, "index %lld of %lld mbarriers", (long long)index, (long long)count);
+        return fail(v, op, "index %lld of %lld mbarriers", (long long)index,
+                    (long long)count);
     int64_t bytes = ir_int_attr(op, "bytes", 0);
     return (bytes >= 0 && bytes < 1 << 20) ||
-           fail(v, op, "%lld bytes, an mbarrier counts to 2^20 - 1", (long long)bytes);
+           fail(v, op, "%lld bytes, an mbarrier counts to 2^20 - 1",
+                (long long)bytes);
 }
 
-/* ---- Copies and products ------------------------------------------------------ */
+/* ---- Copies and products ------------------------------------------------- */
 
 static bool check_tma_load(struct verifier *v, MlirOperation op) {
     MlirType src = operand_type(op, 0), dst = operand_type(op, 4);
     if (!ir_is_memref(src) || ir_is_shared(src) || ir_rank(src) != 4)
         return fail(v, op, "source must be a global memref of rank 4");
     if (!ir_is_shared(dst) || ir_rank(dst) != 2 || ir_extent(dst, 0) > 256)
-        return fail(v, op, "tile must be a shared memref of rank 2 with at most 256 rows");
+        return fail(
+            v, op,
+            "tile must be a shared memref of rank 2 with at most 256 rows");
     if (ir_extent(dst, 1) != ir_extent(src, 3))
         return fail(v, op, "tile has %lld columns for a head dimension of %lld",
                     (long long)ir_extent(dst, 1), (long long)ir_extent(src, 3));
@@ -87,24 +99,32 @@ static bool check_tma_load(struct verifier *v, MlirOperation op) {
 }
 
 static bool check_wgmma(struct verifier *v, MlirOperation op) {
-    MlirType a = operand_type(op, 0), b = operand_type(op, 1), acc = operand_type(op, 2);
+    MlirType a = operand_type(op, 0), b = operand_type(op, 1),
+             acc = operand_type(op, 2);
     bool transposed = ir_has_attr(op, "transpose_b");
     if (!ir_is_shared(b) || ir_rank(b) != 2 || ir_rank(a) != 2 ||
         (ir_is_memref(a) && !ir_is_shared(a)))
         return fail(v, op, "a is a shared tile or a vector, b a shared tile");
     if (!is_half(a) || !mlirTypeEqual(ir_element_type(a), ir_element_type(b)) ||
         !ir_is_f32(acc))
-        return fail(v, op, "a and b must hold the same 16-bit float type, acc f32");
-    int64_t n = ir_extent(b, transposed ? 0 : 1), k = ir_extent(b, transposed ? 1 : 0);
+        return fail(v, op,
+                    "a and b must hold the same 16-bit float type, acc f32");
+    int64_t n = ir_extent(b, transposed ? 0 : 1),
+            k = ir_extent(b, transposed ? 1 : 0);
     if (ir_extent(a, 0) != 64 || ir_rows(acc) != 64 || ir_columns(acc) != n ||
         ir_extent(a, 1) != k)
-        return fail(v, op, "shapes do not fit: %lldx%lld times %lldx%lld into %lldx%lld",
-                    (long long)ir_extent(a, 0), (long long)ir_extent(a, 1), (long long)k,
-                    (long long)n, (long long)ir_rows(acc), (long long)ir_columns(acc));
+        return fail(
+            v, op,
+            "shapes do not fit: %lldx%lld times %lldx%lld into %lldx%lld",
+            (long long)ir_extent(a, 0), (long long)ir_extent(a, 1),
+            (long long)k, (long long)n, (long long)ir_rows(acc),
+            (long long)ir_columns(acc));
     if (!ir_is_memref(a) && k % 16 != 0)
-        return fail(v, op, "K must be a multiple of 16, it is %lld", (long long)k);
+        return fail(v, op, "K must be a multiple of 16, it is %lld",
+                    (long long)k);
     return (n % 8 == 0 && n <= 256) ||
-           fail(v, op, "N must be a multiple of 8 up to 256, it is %lld", (long long)n);
+           fail(v, op, "N must be a multiple of 8 up to 256, it is %lld",
+                (long long)n);
 }
 
 static bool check_wgmma_wait(struct verifier *v, MlirOperation op) {
@@ -113,7 +133,7 @@ static bool check_wgmma_wait(struct verifier *v, MlirOperation op) {
            fail(v, op, "pending is %lld, expected 0 to 7", (long long)pending);
 }
 
-/* ---- Roles and votes ------------------------------------------------------------ */
+/* ---- Roles and votes ----------------------------------------------------- */
 
 static bool check_set_max_registers(struct verifier *v, MlirOperation op) {
     int64_t count = ir_int_attr(op, "count", 0);
@@ -127,7 +147,8 @@ static bool check_named_barrier(struct verifier *v, MlirOperation op) {
     if (ir_constant_int(ir_operand(op, 0), &id) && (id < 1 || id > 15))
         return fail(v, op, "barrier %lld, expected 1 to 15", (long long)id);
     return (threads > 0 && threads <= 1024 && threads % 32 == 0) ||
-           fail(v, op, "threads is %lld, expected a multiple of 32", (long long)threads);
+           fail(v, op, "threads is %lld, expected a multiple of 32",
+                (long long)threads);
 }
 
 static bool check_partial_max(struct verifier *v, MlirOperation op) {
@@ -139,7 +160,8 @@ static bool check_partial_max(struct verifier *v, MlirOperation op) {
 
 static bool check_vote_any(struct verifier *v, MlirOperation op) {
     MlirType type = operand_type(op, 0);
-    return (ir_is_bool(type) && (ir_is_scalar(type) || ir_columns(type) == 4)) ||
+    return (ir_is_bool(type) &&
+            (ir_is_scalar(type) || ir_columns(type) == 4)) ||
            fail(v, op, "takes an i1, scalar or of 4 columns");
 }
 

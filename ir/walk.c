@@ -18,7 +18,8 @@ bool ir_is_op(MlirOperation op, const char *name) {
 }
 
 MlirOperation ir_def(MlirValue value) {
-    return mlirValueIsAOpResult(value) ? mlirOpResultGetOwner(value) : (MlirOperation){NULL};
+    return mlirValueIsAOpResult(value) ? mlirOpResultGetOwner(value)
+                                       : (MlirOperation){NULL};
 }
 
 MlirOperation ir_def_op(MlirValue value, const char *name) {
@@ -32,10 +33,10 @@ void ir_erase(MlirOperation op) {
 }
 
 bool ir_is_pure(MlirOperation op) {
-    static const char *const pure[] = {"attn.read",    "attn.stage",      "memref.dim",
-                                       "memref.load",  "gpu.block_id",    "gpu.thread_id",
-                                       "gpu.lane_id",  "gpu.subgroup_id", "attn.mul_rp",
-                                       "attn.fragments", "attn.partial_sum", "func.call"};
+    static const char *const pure[] = {
+        "attn.read",    "attn.stage",     "memref.dim",       "memref.load",
+        "gpu.block_id", "gpu.thread_id",  "gpu.lane_id",      "gpu.subgroup_id",
+        "attn.mul_rp",  "attn.fragments", "attn.partial_sum", "func.call"};
     const char *name = ir_op_name(op);
     if (strncmp(name, "arith.", 6) == 0 || strncmp(name, "math.", 5) == 0 ||
         strncmp(name, "vector.", 7) == 0)
@@ -59,8 +60,8 @@ typedef VEC(MlirOperation) op_list;
 /* The ops of a block in order: erasing while walking the block is not safe. */
 static op_list ops_of(struct arena *arena, MlirBlock block) {
     op_list ops = {0};
-    for (MlirOperation op = mlirBlockGetFirstOperation(block); !mlirOperationIsNull(op);
-         op = mlirOperationGetNextInBlock(op))
+    for (MlirOperation op = mlirBlockGetFirstOperation(block);
+         !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op))
         vec_push(arena, &ops, op);
     return ops;
 }
@@ -102,7 +103,8 @@ static MlirWalkResult walk_visit(MlirOperation op, void *data) {
     return MlirWalkResultAdvance;
 }
 
-void ir_walk(MlirOperation root, void (*visit)(void *data, MlirOperation op), void *data) {
+void ir_walk(MlirOperation root, void (*visit)(void *data, MlirOperation op),
+             void *data) {
     struct walk walk = {root, visit, data};
     mlirOperationWalk(root, walk_visit, &walk, MlirWalkPreOrder);
 }
@@ -119,8 +121,8 @@ static void collect_visit(void *data, MlirOperation op) {
         vec_push(collect->arena, &collect->ops, op);
 }
 
-MlirOperation *ir_collect(struct arena *arena, MlirOperation root, const char *name,
-                          size_t *out_count) {
+MlirOperation *ir_collect(struct arena *arena, MlirOperation root,
+                          const char *name, size_t *out_count) {
     struct collect collect = {.arena = arena, .name = name};
     ir_walk(root, collect_visit, &collect);
     *out_count = collect.ops.count;
@@ -178,16 +180,19 @@ const char *ir_text_attr(MlirOperation op, const char *name) {
 
 MlirOperation ir_find_func(MlirOperation module, const char *name) {
     MlirBlock body = ir_region_block(module, 0);
-    for (MlirOperation op = mlirBlockGetFirstOperation(body); !mlirOperationIsNull(op);
-         op = mlirOperationGetNextInBlock(op))
+    for (MlirOperation op = mlirBlockGetFirstOperation(body);
+         !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op))
         if (ir_is_op(op, "func.func") && strcmp(ir_func_name(op), name) == 0)
             return op;
     return (MlirOperation){NULL};
 }
 
-const char *ir_func_name(MlirOperation func) { return ir_text_attr(func, "sym_name"); }
+const char *ir_func_name(MlirOperation func) {
+    return ir_text_attr(func, "sym_name");
+}
 
-MlirOperation ir_symbol_func(MlirOperation module, MlirOperation op, const char *attr) {
+MlirOperation ir_symbol_func(MlirOperation module, MlirOperation op,
+                             const char *attr) {
     const char *name = ir_text_attr(op, attr);
     return name ? ir_find_func(module, name) : (MlirOperation){NULL};
 }
@@ -196,8 +201,8 @@ MlirOperation ir_find_attention(MlirOperation func) {
     MlirBlock body = ir_region_block(func, 0);
     if (mlirBlockIsNull(body))
         return (MlirOperation){NULL};
-    for (MlirOperation op = mlirBlockGetFirstOperation(body); !mlirOperationIsNull(op);
-         op = mlirOperationGetNextInBlock(op))
+    for (MlirOperation op = mlirBlockGetFirstOperation(body);
+         !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op))
         if (ir_is_op(op, "attn.attention"))
             return op;
     return (MlirOperation){NULL};
@@ -205,10 +210,11 @@ MlirOperation ir_find_attention(MlirOperation func) {
 
 MlirAttribute ir_func_arg_attr(MlirOperation func, size_t i, const char *name) {
     MlirAttribute all = get_attr(func, "arg_attrs");
-    if (mlirAttributeIsNull(all) || (intptr_t)i >= mlirArrayAttrGetNumElements(all))
+    if (mlirAttributeIsNull(all) ||
+        (intptr_t)i >= mlirArrayAttrGetNumElements(all))
         return mlirAttributeGetNull();
-    return mlirDictionaryAttrGetElementByName(mlirArrayAttrGetElement(all, (intptr_t)i),
-                                              ir_ref(name));
+    return mlirDictionaryAttrGetElementByName(
+        mlirArrayAttrGetElement(all, (intptr_t)i), ir_ref(name));
 }
 
 const char *ir_func_arg_kind(MlirOperation func, size_t i) {
@@ -227,8 +233,8 @@ bool ir_func_find_arg(MlirOperation func, const char *kind, size_t *out_index) {
 }
 
 /* `old` (a dictionary) with one entry set. */
-static MlirAttribute with_entry(MlirContext context, MlirAttribute old, const char *name,
-                                MlirAttribute value) {
+static MlirAttribute with_entry(MlirContext context, MlirAttribute old,
+                                const char *name, MlirAttribute value) {
     enum { MAX_ENTRIES = 16 };
     MlirNamedAttribute entries[MAX_ENTRIES];
     intptr_t used = 0;
@@ -240,29 +246,35 @@ static MlirAttribute with_entry(MlirContext context, MlirAttribute old, const ch
         entries[used++] = entry;
     }
     if (!mlirAttributeIsNull(value))
-        entries[used++] =
-            mlirNamedAttributeGet(mlirIdentifierGet(context, ir_ref(name)), value);
+        entries[used++] = mlirNamedAttributeGet(
+            mlirIdentifierGet(context, ir_ref(name)), value);
     return mlirDictionaryAttrGet(context, used, entries);
 }
 
-void ir_func_set_arg_attr(MlirOperation func, size_t i, const char *name, MlirAttribute value) {
+void ir_func_set_arg_attr(MlirOperation func, size_t i, const char *name,
+                          MlirAttribute value) {
     enum { MAX_ARGS = 256 };
     MlirContext context = mlirOperationGetContext(func);
     MlirAttribute all = get_attr(func, "arg_attrs"), dictionaries[MAX_ARGS];
     size_t count = ir_func_arg_count(func);
-    size_t known = mlirAttributeIsNull(all) ? 0 : (size_t)mlirArrayAttrGetNumElements(all);
+    size_t known =
+        mlirAttributeIsNull(all) ? 0 : (size_t)mlirArrayAttrGetNumElements(all);
     assert(count <= MAX_ARGS && i < count);
     for (size_t k = 0; k < count; k++)
         dictionaries[k] = k < known ? mlirArrayAttrGetElement(all, (intptr_t)k)
                                     : mlirDictionaryAttrGet(context, 0, NULL);
     dictionaries[i] = with_entry(context, dictionaries[i], name, value);
-    ir_set_attr(func, "arg_attrs", mlirArrayAttrGet(context, (intptr_t)count, dictionaries));
+    ir_set_attr(func, "arg_attrs",
+                mlirArrayAttrGet(context, (intptr_t)count, dictionaries));
 }
 
-const char *ir_kernel_kind(MlirOperation func) { return ir_text_attr(func, "attn.kernel"); }
+const char *ir_kernel_kind(MlirOperation func) {
+    return ir_text_attr(func, "attn.kernel");
+}
 
 void ir_set_kernel_kind(MlirOperation func, const char *kind) {
-    ir_set_attr(func, "attn.kernel", ir_attr_string(mlirOperationGetContext(func), kind));
+    ir_set_attr(func, "attn.kernel",
+                ir_attr_string(mlirOperationGetContext(func), kind));
 }
 
 bool ir_kernel_tile(MlirOperation func, int *out_m, int *out_n) {
@@ -277,13 +289,17 @@ bool ir_kernel_tile(MlirOperation func, int *out_m, int *out_n) {
 
 void ir_set_kernel_tile(MlirOperation func, int m, int n) {
     int32_t tile[2] = {m, n};
-    ir_set_attr(func, "attn.tile", mlirDenseI32ArrayGet(mlirOperationGetContext(func), 2, tile));
+    ir_set_attr(func, "attn.tile",
+                mlirDenseI32ArrayGet(mlirOperationGetContext(func), 2, tile));
 }
 
-int ir_kernel_warps(MlirOperation func) { return (int)ir_int_attr(func, "attn.warps", 0); }
+int ir_kernel_warps(MlirOperation func) {
+    return (int)ir_int_attr(func, "attn.warps", 0);
+}
 
 void ir_set_kernel_warps(MlirOperation func, int warps) {
-    ir_set_attr(func, "attn.warps", ir_attr_i32(mlirOperationGetContext(func), warps));
+    ir_set_attr(func, "attn.warps",
+                ir_attr_i32(mlirOperationGetContext(func), warps));
 }
 
 int ir_kernel_shared_bytes(MlirOperation func) {
@@ -291,11 +307,13 @@ int ir_kernel_shared_bytes(MlirOperation func) {
 }
 
 void ir_set_kernel_shared_bytes(MlirOperation func, int bytes) {
-    ir_set_attr(func, "attn.shared_bytes", ir_attr_i32(mlirOperationGetContext(func), bytes));
+    ir_set_attr(func, "attn.shared_bytes",
+                ir_attr_i32(mlirOperationGetContext(func), bytes));
 }
 
 /* An array of strings: postfix code is stored as words. */
-static MlirAttribute word_array(MlirContext context, const char *const *words, size_t count) {
+static MlirAttribute word_array(MlirContext context, const char *const *words,
+                                size_t count) {
     enum { MAX_WORDS = 256 };
     MlirAttribute attrs[MAX_WORDS];
     assert(count <= MAX_WORDS);
@@ -304,26 +322,32 @@ static MlirAttribute word_array(MlirContext context, const char *const *words, s
     return mlirArrayAttrGet(context, (intptr_t)count, attrs);
 }
 
-void ir_set_kernel_grid(MlirOperation func, const char *const *words, size_t count) {
-    ir_set_attr(func, "attn.grid", word_array(mlirOperationGetContext(func), words, count));
+void ir_set_kernel_grid(MlirOperation func, const char *const *words,
+                        size_t count) {
+    ir_set_attr(func, "attn.grid",
+                word_array(mlirOperationGetContext(func), words, count));
 }
 
-void ir_set_workspace_bytes(MlirOperation func, size_t i, const char *const *words, size_t count) {
-    ir_func_set_arg_attr(func, i, "attn.workspace_bytes",
-                         word_array(mlirOperationGetContext(func), words, count));
+void ir_set_workspace_bytes(MlirOperation func, size_t i,
+                            const char *const *words, size_t count) {
+    ir_func_set_arg_attr(
+        func, i, "attn.workspace_bytes",
+        word_array(mlirOperationGetContext(func), words, count));
 }
 
 void ir_set_extents(MlirOperation func, size_t i, struct arena *arena,
-                    const char *const *const *words, const size_t *counts, int rank) {
+                    const char *const *const *words, const size_t *counts,
+                    int rank) {
     MlirContext context = mlirOperationGetContext(func);
     MlirAttribute *axes = ARENA_NEW_ARRAY(arena, MlirAttribute, (size_t)rank);
     for (int axis = 0; axis < rank; axis++)
         axes[axis] = word_array(context, words[axis], counts[axis]);
-    ir_func_set_arg_attr(func, i, "attn.extents", mlirArrayAttrGet(context, rank, axes));
+    ir_func_set_arg_attr(func, i, "attn.extents",
+                         mlirArrayAttrGet(context, rank, axes));
 }
 
-const char **ir_extent_words(struct arena *arena, MlirOperation func, size_t i, int axis,
-                             size_t *out_count) {
+const char **ir_extent_words(struct arena *arena, MlirOperation func, size_t i,
+                             int axis, size_t *out_count) {
     MlirAttribute axes = ir_func_arg_attr(func, i, "attn.extents");
     *out_count = 0;
     if (mlirAttributeIsNull(axes) || axis >= mlirArrayAttrGetNumElements(axes))
@@ -331,7 +355,8 @@ const char **ir_extent_words(struct arena *arena, MlirOperation func, size_t i, 
     return ir_words(arena, mlirArrayAttrGetElement(axes, axis), out_count);
 }
 
-const char **ir_words(struct arena *arena, MlirAttribute array, size_t *out_count) {
+const char **ir_words(struct arena *arena, MlirAttribute array,
+                      size_t *out_count) {
     *out_count = 0;
     if (mlirAttributeIsNull(array) || !mlirAttributeIsAArray(array))
         return NULL;
@@ -345,8 +370,11 @@ const char **ir_words(struct arena *arena, MlirAttribute array, size_t *out_coun
     return words;
 }
 
-const char *ir_module_target(MlirOperation module) { return ir_text_attr(module, "attn.target"); }
+const char *ir_module_target(MlirOperation module) {
+    return ir_text_attr(module, "attn.target");
+}
 
 void ir_set_module_target(MlirOperation module, const char *target) {
-    ir_set_attr(module, "attn.target", ir_attr_string(mlirOperationGetContext(module), target));
+    ir_set_attr(module, "attn.target",
+                ir_attr_string(mlirOperationGetContext(module), target));
 }

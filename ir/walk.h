@@ -62,19 +62,22 @@ static inline void ir_replace_uses(MlirValue old, MlirValue new) {
 
 /* Unlinks and destroys an op without uses. */
 void ir_erase(MlirOperation op);
-/* Erases ops without side effects and without uses, last to first, inside `block`
- * and its regions. */
+/* Erases ops without side effects and without uses, last to first, inside
+ * `block` and its regions. */
 void ir_erase_dead(MlirBlock block);
 /* True for ops that can be dropped when unused: arith, math, vector, attn.read,
- * ids, memref.dim, memref.load, func.call (all functions of the IR are pure). */
+ * ids, memref.dim, memref.load, func.call (all functions of the IR are
+ * pure). */
 bool ir_is_pure(MlirOperation op);
 
-/* Calls visit(data, op) for every op below `root`, root excluded, in program order
- * (pre-order).  The visitor may not erase ops other than those already visited. */
-void ir_walk(MlirOperation root, void (*visit)(void *data, MlirOperation op), void *data);
+/* Calls visit(data, op) for every op below `root`, root excluded, in program
+ * order (pre-order).  The visitor may not erase ops other than those already
+ * visited. */
+void ir_walk(MlirOperation root, void (*visit)(void *data, MlirOperation op),
+             void *data);
 /* All ops called `name` below `root`, in program order; an arena array. */
-MlirOperation *ir_collect(struct arena *arena, MlirOperation root, const char *name,
-                          size_t *out_count);
+MlirOperation *ir_collect(struct arena *arena, MlirOperation root,
+                          const char *name, size_t *out_count);
 
 /* ---- Attributes ---------------------------------------------------------- */
 
@@ -86,7 +89,8 @@ void ir_set_attr(MlirOperation op, const char *name, MlirAttribute value);
 void ir_remove_attr(MlirOperation op, const char *name);
 /* An integer attribute, `missing` when it is absent. */
 int64_t ir_int_attr(MlirOperation op, const char *name, int64_t missing);
-/* A string or symbol attribute (borrowed from the context), NULL when absent. */
+/* A string or symbol attribute (borrowed from the context), NULL when
+ * absent. */
 const char *ir_text_attr(MlirOperation op, const char *name);
 
 /* ---- Symbols and kernels ------------------------------------------------- */
@@ -96,20 +100,29 @@ MlirOperation ir_find_func(MlirOperation module, const char *name);
 /* Name of a function; borrowed from the context. */
 const char *ir_func_name(MlirOperation func);
 /* The function that a symbol attribute of `op` names; null when absent. */
-MlirOperation ir_symbol_func(MlirOperation module, MlirOperation op, const char *attr);
+MlirOperation ir_symbol_func(MlirOperation module, MlirOperation op,
+                             const char *attr);
 /* The attn.attention op inside a function, null when there is none. */
 MlirOperation ir_find_attention(MlirOperation func);
 
 /* Operands of attn.attention. */
-enum { IR_ATTENTION_Q, IR_ATTENTION_K, IR_ATTENTION_V, IR_ATTENTION_O, IR_ATTENTION_LSE,
-       IR_ATTENTION_SCALE };
+enum {
+    IR_ATTENTION_Q,
+    IR_ATTENTION_K,
+    IR_ATTENTION_V,
+    IR_ATTENTION_O,
+    IR_ATTENTION_LSE,
+    IR_ATTENTION_SCALE
+};
 
-/* attn.arg of an argument ("q", "size:heads", "param:window", …), NULL if none. */
+/* attn.arg of an argument ("q", "size:heads", "param:window", …), NULL if
+ * none. */
 const char *ir_func_arg_kind(MlirOperation func, size_t i);
 /* The argument with this attn.arg; false when there is none. */
 bool ir_func_find_arg(MlirOperation func, const char *kind, size_t *out_index);
 /* Sets (null: only makes room for) an attribute of argument i. */
-void ir_func_set_arg_attr(MlirOperation func, size_t i, const char *name, MlirAttribute value);
+void ir_func_set_arg_attr(MlirOperation func, size_t i, const char *name,
+                          MlirAttribute value);
 /* Attribute of argument i, null when absent. */
 MlirAttribute ir_func_arg_attr(MlirOperation func, size_t i, const char *name);
 
@@ -130,17 +143,22 @@ int ir_kernel_shared_bytes(MlirOperation func);
 /* Sets it. */
 void ir_set_kernel_shared_bytes(MlirOperation func, int bytes);
 /* attn.grid: postfix words. */
-void ir_set_kernel_grid(MlirOperation func, const char *const *words, size_t count);
-/* attn.extents of tensor argument i: postfix words of one axis, a list an axis. */
+void ir_set_kernel_grid(MlirOperation func, const char *const *words,
+                        size_t count);
+/* attn.extents of tensor argument i: postfix words of one axis, a list an
+ * axis. */
 void ir_set_extents(MlirOperation func, size_t i, struct arena *arena,
-                    const char *const *const *words, const size_t *counts, int rank);
+                    const char *const *const *words, const size_t *counts,
+                    int rank);
 /* Words of one axis; NULL when the attribute is missing. */
-const char **ir_extent_words(struct arena *arena, MlirOperation func, size_t i, int axis,
-                             size_t *out_count);
+const char **ir_extent_words(struct arena *arena, MlirOperation func, size_t i,
+                             int axis, size_t *out_count);
 /* attn.workspace_bytes of argument i: postfix words. */
-void ir_set_workspace_bytes(MlirOperation func, size_t i, const char *const *words, size_t count);
+void ir_set_workspace_bytes(MlirOperation func, size_t i,
+                            const char *const *words, size_t count);
 /* Words of an array of strings, an arena array; NULL for a null attribute. */
-const char **ir_words(struct arena *arena, MlirAttribute array, size_t *out_count);
+const char **ir_words(struct arena *arena, MlirAttribute array,
+                      size_t *out_count);
 /* attn.target of the module, NULL when absent. */
 const char *ir_module_target(MlirOperation module);
 /* Sets it: "sm_80" and so on. */
@@ -159,16 +177,17 @@ MlirValue ir_map_get(const struct ir_map *map, MlirValue value);
 
 /* A copy of `op` (regions included) at the builder's place, operands mapped;
  * results are entered into the map.  Keeps op's location. */
-MlirOperation ir_clone(struct ir_builder *b, MlirOperation op, struct ir_map *map);
+MlirOperation ir_clone(struct ir_builder *b, MlirOperation op,
+                       struct ir_map *map);
 
 /* Copies the body of a single-block function to the builder's place with `args`
  * for its arguments; out_results (may be NULL) receives what it returns.
  *
  * Arguments of a scalar function may be vectors of rank 2: every elementwise op
- * and attn.read is then rebuilt on the join of its operands' shapes, operands being
- * broadcast where needed, so a value that depends on rows only stays a row
- * quantity.  Ops with regions take scalars only. */
-void ir_inline(struct ir_builder *b, MlirOperation func, const MlirValue *args, size_t count,
-               MlirValue *out_results);
+ * and attn.read is then rebuilt on the join of its operands' shapes, operands
+ * being broadcast where needed, so a value that depends on rows only stays a
+ * row quantity.  Ops with regions take scalars only. */
+void ir_inline(struct ir_builder *b, MlirOperation func, const MlirValue *args,
+               size_t count, MlirValue *out_results);
 
 #endif
