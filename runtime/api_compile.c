@@ -1,8 +1,9 @@
-/* The public functions that run the compiler: attn_compile and attn_emit.  The only
- * file of this folder that knows the compiler.
+/* The public functions that run the compiler: attn_compile and attn_emit.  The
+ * only file of this folder that knows the compiler.
  *
- * The front end runs on every call (it is fast, finds imports and gives the canonical
- * text that the cache key is made of); everything behind it only on a miss. */
+ * The front end runs on every call (it is fast, finds imports and gives the
+ * canonical text that the cache key is made of); everything behind it only on a
+ * miss. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,20 +23,24 @@ struct job {
     struct compile_options options;
 };
 
-static struct attn_status *spec_failure(const struct job *job, const struct diag_sink *diags) {
+static struct attn_status *spec_failure(const struct job *job,
+                                        const struct diag_sink *diags) {
     struct strbuf text;
     strbuf_init(&text, job->arena);
     diag_render(diags, false, &text);
     return RT_FAIL(ATTN_INVALID_SPEC, "%s", strbuf_text(&text));
 }
 
-static struct attn_status *add_source(const struct job *job, const struct attn_source *source,
+static struct attn_status *add_source(const struct job *job,
+                                      const struct attn_source *source,
                                       const struct source_file **out_file) {
     if (source == NULL || (source->text == NULL && source->path == NULL))
-        return RT_FAIL(ATTN_INVALID_ARGUMENT, "the source has neither a text nor a path");
+        return RT_FAIL(ATTN_INVALID_ARGUMENT,
+                       "the source has neither a text nor a path");
     const char *path = source->path != NULL ? source->path : "spec.attn";
     *out_file = source->text != NULL
-                    ? source_add_text(job->sources, path, source->text, source->text_size)
+                    ? source_add_text(job->sources, path, source->text,
+                                      source->text_size)
                     : source_load(job->sources, path);
     if (*out_file == NULL)
         return RT_FAIL(ATTN_IO, "cannot open '%s': %s", path, strerror(errno));
@@ -52,16 +57,17 @@ static bool runs_on(const char *target, const struct rt_device *device) {
     return runs;
 }
 
-/* "sm_90a" is 901, "sm_90" 900, so that the most specific code of a device wins. */
+/* "sm_90a" is 901, "sm_90" 900, so that the most specific code of a device
+ * wins. */
 static int rank_of(const char *target) {
     char *end = NULL;
     long number = strtol(target + 3, &end, 10);
     return (int)number * 10 + (*end != '\0');
 }
 
-/* The target for the current device when the caller names none: the spec's first that
- * runs there, or for a spec without targets the best of the compiler's.  NULL without a
- * device; the compiler then has its own rule. */
+/* The target for the current device when the caller names none: the spec's
+ * first that runs there, or for a spec without targets the best of the
+ * compiler's.  NULL without a device; the compiler then has its own rule. */
 static const char *device_target(const struct attention *attention) {
     const struct rt_driver *driver = NULL;
     struct rt_device device;
@@ -79,7 +85,8 @@ static const char *device_target(const struct attention *attention) {
     } else if (status == NULL) {
         const char *target = NULL;
         for (size_t i = 0; (target = compile_target(i)) != NULL; i++)
-            if (runs_on(target, &device) && (best == NULL || rank_of(target) > rank_of(best)))
+            if (runs_on(target, &device) &&
+                (best == NULL || rank_of(target) > rank_of(best)))
                 best = target;
     }
     attn_status_destroy(status);
@@ -88,15 +95,18 @@ static const char *device_target(const struct attention *attention) {
 
 /* ---- Front end --------------------------------------------------------- */
 
-static struct attn_status *job_check(struct job *job, const struct attn_source *source,
-                                     const struct attn_compile_options *options) {
+static struct attn_status *
+job_check(struct job *job, const struct attn_source *source,
+          const struct attn_compile_options *options) {
     static const struct attn_compile_options defaults;
     const struct source_file *file = NULL;
     if (options == NULL)
         options = &defaults;
-    struct frontend_options frontend = {options->include_dirs, options->include_count};
+    struct frontend_options frontend = {options->include_dirs,
+                                        options->include_count};
     RT_TRY(add_source(job, source, &file));
-    job->spec = frontend_check(job->arena, job->sources, file, &frontend, job->diags);
+    job->spec =
+        frontend_check(job->arena, job->sources, file, &frontend, job->diags);
     if (job->spec != NULL)
         job->attention = compile_select(job->spec, options->entry, job->diags);
     if (job->attention == NULL)
@@ -116,34 +126,39 @@ static void job_init(struct job *job) {
 
 /* ---- Compile ----------------------------------------------------------- */
 
-/* What decides the result, and the texts of all files read so far: the spec, its imports
- * and extern files.  The texts are there although the canonical form would do for the
- * kernel: the PTX cites lines of the files, and same input must give same bytes. */
-static struct attn_status *find_key(const struct job *job, struct rt_key *out_key) {
+/* What decides the result, and the texts of all files read so far: the spec,
+ * its imports and extern files.  The texts are there although the canonical
+ * form would do for the kernel: the PTX cites lines of the files, and same
+ * input must give same bytes. */
+static struct attn_status *find_key(const struct job *job,
+                                    struct rt_key *out_key) {
     struct strbuf text;
     const struct source_file *file = NULL;
     /* A sink of its own, for compile_attention will report the same again. */
     struct diag_sink *diags = diag_sink_create(job->arena, job->sources);
     strbuf_init(&text, job->arena);
     rt_build_identity(&text);
-    if (!compile_key(job->arena, job->sources, job->spec, job->attention, &job->options, diags,
-                     &text))
+    if (!compile_key(job->arena, job->sources, job->spec, job->attention,
+                     &job->options, diags, &text))
         return spec_failure(job, diags);
-    for (uint32_t id = 1; (file = source_file_get(job->sources, id)) != NULL; id++) {
-        strbuf_printf(&text, "file %s %u\n", file->path, (unsigned)file->length);
+    for (uint32_t id = 1; (file = source_file_get(job->sources, id)) != NULL;
+         id++) {
+        strbuf_printf(&text, "file %s %u\n", file->path,
+                      (unsigned)file->length);
         strbuf_append_bytes(&text, file->text, file->length);
     }
     *out_key = rt_key_of(text.data, text.length);
     return NULL;
 }
 
-static struct attn_status *compile_payload(const struct job *job, struct strbuf *out_payload) {
+static struct attn_status *compile_payload(const struct job *job,
+                                           struct strbuf *out_payload) {
     struct compiled compiled = {0};
-    if (!compile_attention(job->arena, job->sources, job->spec, job->attention, &job->options,
-                           job->diags, &compiled))
+    if (!compile_attention(job->arena, job->sources, job->spec, job->attention,
+                           &job->options, job->diags, &compiled))
         return spec_failure(job, job->diags);
-    struct rt_cuda_source *externs =
-        ARENA_NEW_ARRAY(job->arena, struct rt_cuda_source, compiled.extern_file_count);
+    struct rt_cuda_source *externs = ARENA_NEW_ARRAY(
+        job->arena, struct rt_cuda_source, compiled.extern_file_count);
     for (size_t i = 0; i < compiled.extern_file_count; i++)
         externs[i] = (struct rt_cuda_source){compiled.extern_files[i]->path,
                                              compiled.extern_files[i]->text};
@@ -162,21 +177,27 @@ static struct attn_status *compile_payload(const struct job *job, struct strbuf 
     return NULL;
 }
 
-static struct attn_status *compile_program(const struct job *job, struct attn_context *context,
-                                           struct rt_key key, struct attn_program **out_program) {
+static struct attn_status *compile_program(const struct job *job,
+                                           struct attn_context *context,
+                                           struct rt_key key,
+                                           struct attn_program **out_program) {
     struct strbuf payload;
     strbuf_init(&payload, NULL);
     const char *folder = rt_context_folder(context);
     struct attn_status *status = compile_payload(job, &payload);
     if (status == NULL)
-        status = rt_program_create(payload.data, payload.length, key, folder, out_program);
-    if (status == NULL && folder != NULL) /* a full disk costs time next run, nothing else */
-        attn_status_destroy(rt_cache_write(folder, key, payload.data, payload.length));
+        status = rt_program_create(payload.data, payload.length, key, folder,
+                                   out_program);
+    if (status == NULL &&
+        folder != NULL) /* a full disk costs time next run, nothing else */
+        attn_status_destroy(
+            rt_cache_write(folder, key, payload.data, payload.length));
     strbuf_destroy(&payload);
     return status;
 }
 
-static struct attn_status *find_or_compile(struct job *job, struct attn_context *context,
+static struct attn_status *find_or_compile(struct job *job,
+                                           struct attn_context *context,
                                            struct attn_program **out_program) {
     struct rt_key key = {0};
     RT_TRY(find_key(job, &key));
@@ -191,7 +212,8 @@ static struct attn_status *find_or_compile(struct job *job, struct attn_context 
     return NULL;
 }
 
-struct attn_status *attn_compile(struct attn_context *context, const struct attn_source *source,
+struct attn_status *attn_compile(struct attn_context *context,
+                                 const struct attn_source *source,
                                  const struct attn_compile_options *options,
                                  struct attn_program **out_program) {
     struct job job;
@@ -205,23 +227,27 @@ struct attn_status *attn_compile(struct attn_context *context, const struct attn
 
 /* ---- Emit -------------------------------------------------------------- */
 
-static struct attn_status *emit(struct job *job, const char *stage, char **out_text) {
+static struct attn_status *emit(struct job *job, const char *stage,
+                                char **out_text) {
     struct compiled compiled = {0};
     job->options.stop_after = stage;
     job->options.dump_after = stage;
-    if (!compile_attention(job->arena, job->sources, job->spec, job->attention, &job->options,
-                           job->diags, &compiled))
+    if (!compile_attention(job->arena, job->sources, job->spec, job->attention,
+                           &job->options, job->diags, &compiled))
         return spec_failure(job, job->diags);
-    const char *text = compiled.dump_count > 0 ? compiled.dumps[0].text : compiled.ptx;
+    const char *text =
+        compiled.dump_count > 0 ? compiled.dumps[0].text : compiled.ptx;
     *out_text = text != NULL ? strdup(text) : NULL;
     if (*out_text == NULL)
-        return RT_FAIL(ATTN_OUT_OF_MEMORY, "out of memory for the text of stage '%s'", stage);
+        return RT_FAIL(ATTN_OUT_OF_MEMORY,
+                       "out of memory for the text of stage '%s'", stage);
     return NULL;
 }
 
-struct attn_status *attn_emit(struct attn_context *context, const struct attn_source *source,
-                              const struct attn_compile_options *options, const char *stage,
-                              char **out_text) {
+struct attn_status *attn_emit(struct attn_context *context,
+                              const struct attn_source *source,
+                              const struct attn_compile_options *options,
+                              const char *stage, char **out_text) {
     (void)context; /* dumps are for people and are not cached */
     if (stage == NULL || !compile_stage_is_known(stage))
         return RT_FAIL(ATTN_INVALID_ARGUMENT, "there is no stage '%.80s'",
@@ -235,4 +261,6 @@ struct attn_status *attn_emit(struct attn_context *context, const struct attn_so
     return status;
 }
 
-void attn_text_destroy(char *text) { free(text); }
+void attn_text_destroy(char *text) {
+    free(text);
+}

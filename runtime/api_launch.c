@@ -9,7 +9,7 @@
 struct attn_kernel {
     struct rt_kernel *rt;         /* owned */
     struct attn_program *program; /* one reference */
-    int primary;                  /* device whose primary context is retained; -1: none */
+    int primary; /* device whose primary context is retained; -1: none */
 };
 
 struct attn_plan {
@@ -19,15 +19,18 @@ struct attn_plan {
 
 /* ---- Load -------------------------------------------------------------- */
 
-/* The image for this device: a cubin, or where no assembler is at hand the PTX text,
- * which the driver then compiles. */
+/* The image for this device: a cubin, or where no assembler is at hand the PTX
+ * text, which the driver then compiles. */
 static struct attn_status *find_image(struct attn_program *program,
-                                      const struct rt_device *device, const void **out_image) {
+                                      const struct rt_device *device,
+                                      const void **out_image) {
     char arch[16];
     size_t size = 0;
     RT_TRY(rt_arch_for_device(program->info.target, device, arch));
-    struct attn_status *status = attn_program_cubin(program, arch, out_image, &size);
-    if (attn_status_code(status) == ATTN_UNAVAILABLE && program->source_count == 0) {
+    struct attn_status *status =
+        attn_program_cubin(program, arch, out_image, &size);
+    if (attn_status_code(status) == ATTN_UNAVAILABLE &&
+        program->source_count == 0) {
         attn_status_destroy(status);
         status = NULL;
         *out_image = program->ptx;
@@ -35,13 +38,15 @@ static struct attn_status *find_image(struct attn_program *program,
     return status;
 }
 
-static struct attn_status *load(const struct rt_driver *driver, struct attn_program *program,
+static struct attn_status *load(const struct rt_driver *driver,
+                                struct attn_program *program,
                                 struct attn_kernel *kernel) {
     struct rt_device device;
     const void *image = NULL;
     RT_TRY(rt_device_current(driver, &device));
     RT_TRY(find_image(program, &device, &image));
-    return rt_kernel_create(driver, &device, &program->info, image, &kernel->rt);
+    return rt_kernel_create(driver, &device, &program->info, image,
+                            &kernel->rt);
 }
 
 struct attn_status *rt_api_kernel_load(const struct rt_driver *driver,
@@ -67,7 +72,8 @@ struct attn_status *attn_kernel_load(struct attn_program *program,
     return rt_api_kernel_load(driver, program, out_kernel);
 }
 
-struct attn_status *attn_kernel_load_device(struct attn_program *program, int device,
+struct attn_status *attn_kernel_load_device(struct attn_program *program,
+                                            int device,
                                             struct attn_kernel **out_kernel) {
     const struct rt_driver *driver = NULL;
     struct CUctx_st *context = NULL;
@@ -90,7 +96,8 @@ struct attn_status *attn_kernel_load_device(struct attn_program *program, int de
 void attn_kernel_destroy(struct attn_kernel *kernel) {
     if (kernel == NULL)
         return;
-    const struct rt_driver *driver = kernel->rt != NULL ? kernel->rt->driver : NULL;
+    const struct rt_driver *driver =
+        kernel->rt != NULL ? kernel->rt->driver : NULL;
     rt_kernel_destroy(kernel->rt);
     if (kernel->primary >= 0 && driver != NULL)
         driver->cuDevicePrimaryCtxRelease(kernel->primary);
@@ -101,13 +108,16 @@ void attn_kernel_destroy(struct attn_kernel *kernel) {
 /* ---- Launch ------------------------------------------------------------ */
 
 /* A frame on the stack of the calling function: launches allocate nothing. */
-#define STACK_FRAME(name, kernel)                                                        \
-    unsigned char name##_memory[(kernel)->rt->frame_bytes + RT_FRAME_ALIGN];             \
-    struct rt_frame *name = rt_frame_init(                                               \
-        (kernel)->rt, name##_memory + (RT_FRAME_ALIGN - (uintptr_t)name##_memory % RT_FRAME_ALIGN))
+#define STACK_FRAME(name, kernel)                                            \
+    unsigned char name##_memory[(kernel)->rt->frame_bytes + RT_FRAME_ALIGN]; \
+    struct rt_frame *name = rt_frame_init(                                   \
+        (kernel)->rt,                                                        \
+        name##_memory +                                                      \
+            (RT_FRAME_ALIGN - (uintptr_t)name##_memory % RT_FRAME_ALIGN))
 
 struct attn_status *attn_workspace_size(const struct attn_kernel *kernel,
-                                        const struct attn_args *args, size_t *out_bytes) {
+                                        const struct attn_args *args,
+                                        size_t *out_bytes) {
     uint64_t bytes = 0, zeroed = 0;
     STACK_FRAME(frame, kernel);
     RT_TRY(rt_workspace_size(kernel->rt, args, frame, &bytes, &zeroed));
@@ -122,7 +132,8 @@ struct attn_status *attn_workspace_clear(const struct attn_kernel *kernel,
     return rt_workspace_clear(kernel->rt, args, frame, stream);
 }
 
-struct attn_status *attn_launch(const struct attn_kernel *kernel, const struct attn_args *args,
+struct attn_status *attn_launch(const struct attn_kernel *kernel,
+                                const struct attn_args *args,
                                 struct CUstream_st *stream) {
     STACK_FRAME(frame, kernel);
     RT_TRY(rt_frame_prepare(kernel->rt, args, frame));
@@ -130,7 +141,8 @@ struct attn_status *attn_launch(const struct attn_kernel *kernel, const struct a
 }
 
 struct attn_status *attn_plan_create(const struct attn_kernel *kernel,
-                                     const struct attn_args *args, struct attn_plan **out_plan) {
+                                     const struct attn_args *args,
+                                     struct attn_plan **out_plan) {
     struct attn_plan *plan = calloc(1, sizeof *plan);
     void *memory = aligned_alloc(RT_FRAME_ALIGN, kernel->rt->frame_bytes);
     struct attn_status *status = NULL;
@@ -150,7 +162,8 @@ struct attn_status *attn_plan_create(const struct attn_kernel *kernel,
     return NULL;
 }
 
-struct attn_status *attn_plan_launch(const struct attn_plan *plan, struct CUstream_st *stream) {
+struct attn_status *attn_plan_launch(const struct attn_plan *plan,
+                                     struct CUstream_st *stream) {
     return rt_frame_launch(plan->kernel->rt, plan->frame, stream);
 }
 

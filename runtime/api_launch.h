@@ -1,5 +1,5 @@
-/* The door of tests into the public launch functions: loading with a driver table
- * of their own. */
+/* The door of tests into the public launch functions: loading with a driver
+ * table of their own. */
 #ifndef ATTN_RUNTIME_API_LAUNCH_H
 #define ATTN_RUNTIME_API_LAUNCH_H
 

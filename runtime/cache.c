@@ -1,9 +1,11 @@
 /* The disk cache.  An entry is a fixed header and the payload:
  *
- *     magic "attnc01\n" | key 16 | payload bytes 8 | XXH3-128 of the payload 16 | payload
+ *     magic "attnc01\n" | key 16 | payload bytes 8 |
+ *     XXH3-128 of the payload 16 | payload
  *
- * Numbers are little-endian as on every machine with a CUDA device.  There is no
- * index and no lock: the file system's rename is the only synchronisation. */
+ * Numbers are little-endian as on every machine with a CUDA device.  There is
+ * no index and no lock: the file system's rename is the only
+ * synchronisation. */
 #include "runtime/cache.h"
 
 #include <dlfcn.h>
@@ -49,7 +51,8 @@ bool rt_cache_folder(const char *chosen, struct strbuf *out_folder) {
         strbuf_append(out_folder, chosen);
     else if (own != NULL && own[0] != '\0')
         strbuf_append(out_folder, own);
-    else if (xdg != NULL && xdg[0] == '/') /* relative ones are to be ignored, says XDG */
+    else if (xdg != NULL &&
+             xdg[0] == '/') /* relative ones are to be ignored, says XDG */
         strbuf_printf(out_folder, "%s/attn", xdg);
     else if (home != NULL && home[0] != '\0')
         strbuf_printf(out_folder, "%s/.cache/attn", home);
@@ -58,8 +61,10 @@ bool rt_cache_folder(const char *chosen, struct strbuf *out_folder) {
     return true;
 }
 
-void rt_cache_path(const char *folder, struct rt_key key, struct strbuf *out_path) {
-    strbuf_printf(out_path, "%s/%016" PRIx64 "%016" PRIx64 ".attn", folder, key.high, key.low);
+void rt_cache_path(const char *folder, struct rt_key key,
+                   struct strbuf *out_path) {
+    strbuf_printf(out_path, "%s/%016" PRIx64 "%016" PRIx64 ".attn", folder,
+                  key.high, key.low);
 }
 
 /* ---- Reading ----------------------------------------------------------- */
@@ -80,12 +85,14 @@ static bool read_all(int file, void *data, size_t size) {
 }
 
 /* Reads and checks an open entry. */
-static bool read_entry(int file, struct rt_key key, struct strbuf *out_payload) {
+static bool read_entry(int file, struct rt_key key,
+                       struct strbuf *out_payload) {
     struct header header;
     struct stat info;
     if (fstat(file, &info) != 0 || !read_all(file, &header, sizeof header) ||
-        memcmp(header.magic, magic, sizeof magic) != 0 || !rt_key_equal(header.key, key) ||
-        header.size > max_payload || (uint64_t)info.st_size != sizeof header + header.size)
+        memcmp(header.magic, magic, sizeof magic) != 0 ||
+        !rt_key_equal(header.key, key) || header.size > max_payload ||
+        (uint64_t)info.st_size != sizeof header + header.size)
         return false;
     char *payload = malloc(header.size + 1);
     bool good = payload != NULL && read_all(file, payload, header.size) &&
@@ -96,7 +103,8 @@ static bool read_entry(int file, struct rt_key key, struct strbuf *out_payload) 
     return good;
 }
 
-bool rt_cache_read(const char *folder, struct rt_key key, struct strbuf *out_payload) {
+bool rt_cache_read(const char *folder, struct rt_key key,
+                   struct strbuf *out_payload) {
     struct strbuf path;
     strbuf_init(&path, NULL);
     rt_cache_path(folder, key, &path);
@@ -146,25 +154,27 @@ static bool make_folders(const char *folder) {
     return good;
 }
 
-/* The new file is not synced: after a crash of the machine it may hold anything, which the
- * hash finds. */
-static struct attn_status *write_renamed(const char *folder, const struct strbuf *target,
-                                         const struct header *header, const void *payload) {
+/* The new file is not synced: after a crash of the machine it may hold
+ * anything, which the hash finds. */
+static struct attn_status *write_renamed(const char *folder,
+                                         const struct strbuf *target,
+                                         const struct header *header,
+                                         const void *payload) {
     struct strbuf temporary;
     strbuf_init(&temporary, NULL);
     strbuf_printf(&temporary, "%s/.new-XXXXXX", folder);
     struct attn_status *status = NULL;
     int file = mkostemp(temporary.data, O_CLOEXEC);
     if (file < 0) {
-        status = RT_FAIL(ATTN_IO, "cannot write into the cache '%s': %s", folder,
-                         strerror(errno));
+        status = RT_FAIL(ATTN_IO, "cannot write into the cache '%s': %s",
+                         folder, strerror(errno));
     } else {
         bool good = write_all(file, header, sizeof *header) &&
                     write_all(file, payload, header->size);
         good = close(file) == 0 && good;
         if (!good || rename(temporary.data, target->data) != 0) {
-            status = RT_FAIL(ATTN_IO, "cannot write the cache entry '%s': %s", target->data,
-                             strerror(errno));
+            status = RT_FAIL(ATTN_IO, "cannot write the cache entry '%s': %s",
+                             target->data, strerror(errno));
             unlink(temporary.data);
         }
     }
@@ -172,26 +182,30 @@ static struct attn_status *write_renamed(const char *folder, const struct strbuf
     return status;
 }
 
-struct attn_status *rt_cache_write(const char *folder, struct rt_key key, const void *payload,
-                                   size_t size) {
-    struct header header = {.key = key, .size = size, .check = rt_key_of(payload, size)};
+struct attn_status *rt_cache_write(const char *folder, struct rt_key key,
+                                   const void *payload, size_t size) {
+    struct header header = {
+        .key = key, .size = size, .check = rt_key_of(payload, size)};
     memcpy(header.magic, magic, sizeof magic);
     if (size > max_payload)
-        return RT_FAIL(ATTN_IO, "a cache entry of %zu bytes is too large", size);
+        return RT_FAIL(ATTN_IO, "a cache entry of %zu bytes is too large",
+                       size);
     if (!make_folders(folder))
-        return RT_FAIL(ATTN_IO, "cannot create the cache folder '%s': %s", folder,
-                       strerror(errno));
+        return RT_FAIL(ATTN_IO, "cannot create the cache folder '%s': %s",
+                       folder, strerror(errno));
     struct strbuf target;
     strbuf_init(&target, NULL);
     rt_cache_path(folder, key, &target);
-    struct attn_status *status = write_renamed(folder, &target, &header, payload);
+    struct attn_status *status =
+        write_renamed(folder, &target, &header, payload);
     strbuf_destroy(&target);
     return status;
 }
 
 /* ---- Parts ------------------------------------------------------------- */
 
-void rt_parts_write(const struct rt_part *parts, size_t count, struct strbuf *out_payload) {
+void rt_parts_write(const struct rt_part *parts, size_t count,
+                    struct strbuf *out_payload) {
     uint64_t number = count;
     strbuf_append_bytes(out_payload, &number, sizeof number);
     for (size_t i = 0; i < count; i++) {
@@ -210,8 +224,8 @@ static uint64_t number_at(const char *payload, size_t index) {
     return number;
 }
 
-bool rt_parts_read(const char *payload, size_t size, struct rt_part *out_parts, size_t capacity,
-                   size_t *out_count) {
+bool rt_parts_read(const char *payload, size_t size, struct rt_part *out_parts,
+                   size_t capacity, size_t *out_count) {
     uint64_t count = size >= 8 ? number_at(payload, 0) : UINT64_MAX;
     if (count > capacity || (count + 1) * 8 > size)
         return false;
@@ -236,7 +250,8 @@ struct build_search {
 };
 
 /* True when a loaded segment of the object covers the address. */
-static bool object_contains(const struct dl_phdr_info *object, uintptr_t address) {
+static bool object_contains(const struct dl_phdr_info *object,
+                            uintptr_t address) {
     for (int i = 0; i < object->dlpi_phnum; i++) {
         uintptr_t start = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr;
         if (object->dlpi_phdr[i].p_type == PT_LOAD && address >= start &&
@@ -247,13 +262,15 @@ static bool object_contains(const struct dl_phdr_info *object, uintptr_t address
 }
 
 /* Prints the NT_GNU_BUILD_ID note in [at, end) as hexadecimal. */
-static bool print_build_id(const char *at, const char *end, struct strbuf *out) {
+static bool print_build_id(const char *at, const char *end,
+                           struct strbuf *out) {
     while (at + sizeof(ElfW(Nhdr)) <= end) {
         ElfW(Nhdr) note;
         memcpy(&note, at, sizeof note);
         const char *name = at + sizeof note;
         const char *value = name + ((note.n_namesz + 3u) & ~3u);
-        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && memcmp(name, "GNU", 4) == 0) {
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+            memcmp(name, "GNU", 4) == 0) {
             for (unsigned i = 0; i < note.n_descsz; i++)
                 strbuf_printf(out, "%02x", (unsigned char)value[i]);
             return true;
@@ -269,10 +286,11 @@ static int visit_object(struct dl_phdr_info *object, size_t size, void *data) {
     if (!object_contains(object, search->inside))
         return 0;
     for (int i = 0; i < object->dlpi_phnum && !search->found; i++) {
-        const char *notes = (const char *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+        const char *notes =
+            (const char *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
         if (object->dlpi_phdr[i].p_type == PT_NOTE)
-            search->found = print_build_id(notes, notes + object->dlpi_phdr[i].p_memsz,
-                                           search->out);
+            search->found = print_build_id(
+                notes, notes + object->dlpi_phdr[i].p_memsz, search->out);
     }
     return 1;
 }

@@ -10,11 +10,12 @@ struct rt_contract {
     const struct kernel_info *info; /* borrowed */
     int device;                     /* CUDA ordinal */
     int sm_count;
-    uint32_t *passed_strides; /* per tensor: bit a: the kernel is told the stride of axis a */
+    uint32_t *passed_strides; /* per tensor: bit a: the kernel is told the
+                                 stride of axis a */
 };
 
-/* The arguments of a call in the kernel_info's numbering.  `tensors` and `scalars`
- * have room for all of it and are the caller's. */
+/* The arguments of a call in the kernel_info's numbering.  `tensors` and
+ * `scalars` have room for all of it and are the caller's. */
 struct rt_call {
     struct size_env env;
     struct rt_tensor *tensors;
@@ -25,16 +26,18 @@ struct rt_call {
 /* Fills `contract->passed_strides` (room for info->tensor_count). */
 void rt_contract_find_strides(struct rt_contract *contract);
 
-/* Checks `args` and fills `call`.  Without `addresses`, data pointers and o and lse
- * may be missing.  ATTN_INVALID_ARGUMENT names the argument, what was found and what
- * was expected. */
+/* Checks `args` and fills `call`.  Without `addresses`, data pointers and o and
+ * lse may be missing.  ATTN_INVALID_ARGUMENT names the argument, what was found
+ * and what was expected. */
 struct attn_status *rt_call_check(const struct rt_contract *contract,
                                   const struct attn_args *args, bool addresses,
                                   struct rt_call *call);
 
-/* The workspace that a checked call needs, and how much of it must start as zero. */
+/* The workspace that a checked call needs, and how much of it must start as
+ * zero. */
 struct attn_status *rt_call_workspace(const struct rt_contract *contract,
-                                      const struct rt_call *call, uint64_t *out_bytes,
+                                      const struct rt_call *call,
+                                      uint64_t *out_bytes,
                                       uint64_t *out_zeroed);
 
 #endif

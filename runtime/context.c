@@ -19,16 +19,20 @@ static char *choose_folder(const struct attn_context_options *options) {
     struct strbuf folder;
     strbuf_init(&folder, NULL);
     bool disk = options == NULL || options->cache == ATTN_CACHE_DISK;
-    bool found = disk && rt_cache_folder(options != NULL ? options->cache_dir : NULL, &folder);
+    bool found =
+        disk &&
+        rt_cache_folder(options != NULL ? options->cache_dir : NULL, &folder);
     char *text = found ? strbuf_take(&folder) : NULL;
     strbuf_destroy(&folder);
     return text;
 }
 
-struct attn_status *attn_context_create(const struct attn_context_options *options,
-                                        struct attn_context **out_context) {
+struct attn_status *
+attn_context_create(const struct attn_context_options *options,
+                    struct attn_context **out_context) {
     if (options != NULL && (unsigned)options->cache > ATTN_CACHE_OFF)
-        return RT_FAIL(ATTN_INVALID_ARGUMENT, "cache mode %d is unknown", (int)options->cache);
+        return RT_FAIL(ATTN_INVALID_ARGUMENT, "cache mode %d is unknown",
+                       (int)options->cache);
     struct attn_context *context = calloc(1, sizeof *context);
     if (context == NULL)
         return RT_FAIL(ATTN_OUT_OF_MEMORY, "out of memory for a context");
@@ -49,17 +53,21 @@ void attn_context_destroy(struct attn_context *context) {
     free(context);
 }
 
-const char *rt_context_folder(const struct attn_context *context) { return context->folder; }
+const char *rt_context_folder(const struct attn_context *context) {
+    return context->folder;
+}
 
 /* Moves program `index` to the front. */
 static void touch(struct attn_context *context, size_t index) {
     struct attn_program *program = context->programs[index];
-    memmove(context->programs + 1, context->programs, index * sizeof *context->programs);
+    memmove(context->programs + 1, context->programs,
+            index * sizeof *context->programs);
     context->programs[0] = program;
 }
 
 /* With the lock held: the remembered program in front, or NULL. */
-static struct attn_program *find(struct attn_context *context, struct rt_key key) {
+static struct attn_program *find(struct attn_context *context,
+                                 struct rt_key key) {
     for (size_t i = 0; i < context->count; i++)
         if (rt_key_equal(context->programs[i]->key, key)) {
             touch(context, i);
@@ -68,22 +76,26 @@ static struct attn_program *find(struct attn_context *context, struct rt_key key
     return NULL;
 }
 
-struct attn_program *rt_context_find(struct attn_context *context, struct rt_key key) {
+struct attn_program *rt_context_find(struct attn_context *context,
+                                     struct rt_key key) {
     pthread_mutex_lock(&context->lock);
     struct attn_program *program = find(context, key);
     pthread_mutex_unlock(&context->lock);
     return program;
 }
 
-struct attn_program *rt_context_load(struct attn_context *context, struct rt_key key) {
+struct attn_program *rt_context_load(struct attn_context *context,
+                                     struct rt_key key) {
     struct attn_program *program = NULL;
     struct strbuf payload;
     if (context->folder == NULL)
         return NULL;
     strbuf_init(&payload, NULL);
     if (rt_cache_read(context->folder, key, &payload)) {
-        /* What passes the hash but not the reader was written by other code: rebuild. */
-        attn_status_destroy(rt_program_create(strbuf_text(&payload), payload.length, key,
+        /* What passes the hash but not the reader was written by other code:
+         * rebuild. */
+        attn_status_destroy(rt_program_create(strbuf_text(&payload),
+                                              payload.length, key,
                                               context->folder, &program));
         if (program != NULL)
             program->from_cache = true;

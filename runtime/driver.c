@@ -9,7 +9,8 @@
 enum { OPTIONAL = false, REQUIRED = true };
 
 static const struct rt_symbol driver_symbols[] = {
-#define DRIVER(field, name, need, parameters) {name, need, offsetof(struct rt_driver, field)},
+#define DRIVER(field, name, need, parameters) \
+    {name, need, offsetof(struct rt_driver, field)},
 #include "runtime/symbols.def"
 };
 
@@ -30,9 +31,11 @@ static void load(void) {
     if (failure == NULL) {
         int result = loaded.cuInit(0);
         if (result == RT_CUDA_ERROR_NO_DEVICE)
-            failure = RT_FAIL(ATTN_UNAVAILABLE, "the NVIDIA driver finds no GPU");
+            failure =
+                RT_FAIL(ATTN_UNAVAILABLE, "the NVIDIA driver finds no GPU");
         else if (result != RT_CUDA_SUCCESS)
-            failure = rt_driver_status(&loaded, result, "cuInit", __FILE__, __LINE__);
+            failure =
+                rt_driver_status(&loaded, result, "cuInit", __FILE__, __LINE__);
     }
 }
 
@@ -45,7 +48,8 @@ struct attn_status *rt_driver_get(const struct rt_driver **out_driver) {
 }
 
 struct attn_status *rt_driver_status(const struct rt_driver *driver, int result,
-                                     const char *call, const char *file, int line) {
+                                     const char *call, const char *file,
+                                     int line) {
     if (result == RT_CUDA_SUCCESS)
         return NULL;
     const char *name = NULL, *text = NULL;
@@ -56,7 +60,8 @@ struct attn_status *rt_driver_status(const struct rt_driver *driver, int result,
                             text != NULL ? text : "no description");
 }
 
-struct attn_status *rt_device_describe(const struct rt_driver *driver, int ordinal,
+struct attn_status *rt_device_describe(const struct rt_driver *driver,
+                                       int ordinal,
                                        struct rt_device *out_device) {
     const struct {
         int attribute;
@@ -81,7 +86,8 @@ struct attn_status *rt_device_current(const struct rt_driver *driver,
     RT_TRY(RT_CUDA(driver, cuCtxGetCurrent, (&context)));
     if (context == NULL)
         return RT_FAIL(ATTN_INVALID_ARGUMENT,
-                       "no CUDA context is current on this thread (attn_kernel_load_device "
+                       "no CUDA context is current on this thread "
+                       "(attn_kernel_load_device "
                        "takes a device instead)");
     RT_TRY(RT_CUDA(driver, cuCtxGetDevice, (&ordinal)));
     return rt_device_describe(driver, ordinal, out_device);

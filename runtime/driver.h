@@ -36,8 +36,8 @@ enum {
     RT_TENSOR_MAP_L2_128B = 2,
 };
 
-/* The machine's driver, opened and initialised on the first call.  ATTN_UNAVAILABLE
- * without libcuda or without a device. */
+/* The machine's driver, opened and initialised on the first call.
+ * ATTN_UNAVAILABLE without libcuda or without a device. */
 struct attn_status *rt_driver_get(const struct rt_driver **out_driver);
 
 /* What the runtime asks about a device. */
@@ -48,19 +48,23 @@ struct rt_device {
     int max_shared; /* bytes a CTA can opt in to */
 };
 
-/* The device of the calling thread's current context; ATTN_INVALID_ARGUMENT when no
- * context is current. */
-struct attn_status *rt_device_current(const struct rt_driver *driver, struct rt_device *out_device);
+/* The device of the calling thread's current context; ATTN_INVALID_ARGUMENT
+ * when no context is current. */
+struct attn_status *rt_device_current(const struct rt_driver *driver,
+                                      struct rt_device *out_device);
 /* The facts of one device. */
-struct attn_status *rt_device_describe(const struct rt_driver *driver, int ordinal,
+struct attn_status *rt_device_describe(const struct rt_driver *driver,
+                                       int ordinal,
                                        struct rt_device *out_device);
 
 /* ATTN_CUDA with the driver's name and text for `result`; NULL for success. */
 struct attn_status *rt_driver_status(const struct rt_driver *driver, int result,
-                                     const char *call, const char *file, int line);
+                                     const char *call, const char *file,
+                                     int line);
 
 /* RT_CUDA(driver, cuFuncSetAttribute, (f, a, v)): a status of that call. */
-#define RT_CUDA(driver, call, arguments) \
-    rt_driver_status((driver), (driver)->call arguments, #call, __FILE__, __LINE__)
+#define RT_CUDA(driver, call, arguments)                                  \
+    rt_driver_status((driver), (driver)->call arguments, #call, __FILE__, \
+                     __LINE__)
 
 #endif

@@ -1,6 +1,6 @@
-/* PTX to a cubin through the ptxas program, for machines with a toolkit's tools but
- * without libnvJitLink.  Files live in a fresh private folder; arguments are passed
- * without a shell. */
+/* PTX to a cubin through the ptxas program, for machines with a toolkit's tools
+ * but without libnvJitLink.  Files live in a fresh private folder; arguments
+ * are passed without a shell. */
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -31,7 +31,8 @@ static struct attn_status *workdir_create(struct workdir *dir) {
                                base != NULL && base[0] != '\0' ? base : "/tmp");
     if (mkdtemp(dir->folder) == NULL) {
         struct attn_status *status =
-            RT_FAIL(ATTN_IO, "cannot create the folder '%s': %s", dir->folder, strerror(errno));
+            RT_FAIL(ATTN_IO, "cannot create the folder '%s': %s", dir->folder,
+                    strerror(errno));
         arena_destroy(dir->arena);
         dir->arena = NULL;
         return status;
@@ -50,12 +51,15 @@ static void workdir_destroy(struct workdir *dir) {
     arena_destroy(dir->arena);
 }
 
-static struct attn_status *write_file(const char *path, const void *data, size_t size) {
+static struct attn_status *write_file(const char *path, const void *data,
+                                      size_t size) {
     FILE *file = fopen(path, "wbex");
     bool good = file != NULL && fwrite(data, 1, size, file) == size;
     if (file != NULL && fclose(file) != 0)
         good = false;
-    return good ? NULL : RT_FAIL(ATTN_IO, "cannot write '%s': %s", path, strerror(errno));
+    return good ? NULL
+                : RT_FAIL(ATTN_IO, "cannot write '%s': %s", path,
+                          strerror(errno));
 }
 
 static bool read_file(const char *path, size_t limit, struct strbuf *out) {
@@ -67,13 +71,15 @@ static bool read_file(const char *path, size_t limit, struct strbuf *out) {
 }
 
 /* Runs the tool and waits; its output goes to the log.  0 for success. */
-static int run_tool(const char *tool, char *const arguments[], const char *log) {
+static int run_tool(const char *tool, char *const arguments[],
+                    const char *log) {
     posix_spawn_file_actions_t actions;
     pid_t child = 0;
     int state = 0;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_addopen(&actions, 1, log, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_addopen(&actions, 1, log,
+                                     O_WRONLY | O_CREAT | O_TRUNC, 0600);
     posix_spawn_file_actions_adddup2(&actions, 1, 2);
     int error = posix_spawn(&child, tool, &actions, NULL, arguments, environ);
     posix_spawn_file_actions_destroy(&actions);
@@ -83,19 +89,24 @@ static int run_tool(const char *tool, char *const arguments[], const char *log) 
     do
         waited = waitpid(child, &state, 0);
     while (waited < 0 && errno == EINTR);
-    /* A host that ignores SIGCHLD has no status to give: the output file decides. */
+    /* A host that ignores SIGCHLD has no status to give: the output file
+     * decides. */
     return waited < 0 ? 0 : WIFEXITED(state) ? WEXITSTATUS(state) : -1;
 }
 
-/* Writes, runs, reads.  A tool that does not know the architecture counts as missing. */
-static struct attn_status *assemble(const struct rt_jit_input *input, const char *tool,
-                                    const struct workdir *dir, struct strbuf *cubin) {
+/* Writes, runs, reads.  A tool that does not know the architecture counts as
+ * missing. */
+static struct attn_status *assemble(const struct rt_jit_input *input,
+                                    const char *tool, const struct workdir *dir,
+                                    struct strbuf *cubin) {
     char arch[32];
     snprintf(arch, sizeof arch, "-arch=%.24s", input->arch);
-    char *arguments[] = {(char *)"ptxas", arch, dir->ptx, (char *)"-o", dir->cubin, NULL};
+    char *arguments[] = {(char *)"ptxas", arch,       dir->ptx,
+                         (char *)"-o",    dir->cubin, NULL};
     RT_TRY(write_file(dir->ptx, input->ptx, input->ptx_size));
     int result = run_tool(tool, arguments, dir->log);
-    if (result == 0 && read_file(dir->cubin, MAX_CUBIN, cubin) && cubin->length > 0)
+    if (result == 0 && read_file(dir->cubin, MAX_CUBIN, cubin) &&
+        cubin->length > 0)
         return NULL;
     struct strbuf log;
     strbuf_init(&log, NULL);
@@ -103,24 +114,27 @@ static struct attn_status *assemble(const struct rt_jit_input *input, const char
     bool arch_unknown = strstr(strbuf_text(&log), "gpu-name") != NULL;
     struct attn_status *status =
         RT_FAIL(arch_unknown ? ATTN_UNAVAILABLE : ATTN_TOOLKIT,
-                "%s refused '%s' for %s (exit status %d)\n%s", tool, input->name, input->arch,
-                result, strbuf_text(&log));
+                "%s refused '%s' for %s (exit status %d)\n%s", tool,
+                input->name, input->arch, result, strbuf_text(&log));
     strbuf_destroy(&log);
     return status;
 }
 
-struct attn_status *rt_jit_ptxas(const struct rt_jit_input *input, void **out_cubin,
-                                 size_t *out_size) {
+struct attn_status *rt_jit_ptxas(const struct rt_jit_input *input,
+                                 void **out_cubin, size_t *out_size) {
     struct strbuf tool, cubin;
     struct workdir dir = {0};
     if (input->source_count > 0)
-        return RT_FAIL(ATTN_UNAVAILABLE,
-                       "'%s' calls extern functions, which libnvJitLink must link", input->name);
+        return RT_FAIL(
+            ATTN_UNAVAILABLE,
+            "'%s' calls extern functions, which libnvJitLink must link",
+            input->name);
     strbuf_init(&tool, NULL);
     strbuf_init(&cubin, NULL);
     struct attn_status *status = NULL;
     if (!rt_tool_find("ptxas", &tool))
-        status = RT_FAIL(ATTN_UNAVAILABLE, "ptxas not found (searched in $CUDA_HOME/bin, "
+        status = RT_FAIL(ATTN_UNAVAILABLE,
+                         "ptxas not found (searched in $CUDA_HOME/bin, "
                          "$CUDA_PATH/bin, /usr/local/cuda/bin and PATH)");
     if (status == NULL)
         status = workdir_create(&dir);

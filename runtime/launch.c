@@ -1,5 +1,6 @@
-/* From checked arguments to cuLaunchKernel.  No allocation, no synchronisation and
- * no query of the device happens here, so a launch can be captured in a graph. */
+/* From checked arguments to cuLaunchKernel.  No allocation, no synchronisation
+ * and no query of the device happens here, so a launch can be captured in a
+ * graph. */
 #include "runtime/launch.h"
 
 #include <inttypes.h>
@@ -24,37 +25,43 @@ struct frame_layout {
     size_t tensors, scalars, grids, pointers, storage, storage_bytes, end;
 };
 
-/* Where each part of a frame lies.  Parameters of an entry start at a multiple of 64, the
- * largest alignment that one can ask for. */
+/* Where each part of a frame lies.  Parameters of an entry start at a multiple
+ * of 64, the largest alignment that one can ask for. */
 static struct frame_layout lay_out(const struct kernel_info *info) {
     struct frame_layout at = {0};
     size_t params = 0;
     for (size_t e = 0; e < info->entry_count; e++) {
         params += info->entries[e].param_count;
-        at.storage_bytes = entry_end(&info->entries[e], align_up(at.storage_bytes, 64));
+        at.storage_bytes =
+            entry_end(&info->entries[e], align_up(at.storage_bytes, 64));
     }
     at.tensors = align_up(sizeof(struct rt_frame), 16);
-    at.pointers = align_up(at.tensors + info->tensor_count * sizeof(struct rt_tensor), 16);
+    at.pointers = align_up(
+        at.tensors + info->tensor_count * sizeof(struct rt_tensor), 16);
     at.scalars = at.pointers + params * sizeof(void *);
     at.grids = at.scalars + info->scalar_count * sizeof(uint32_t);
-    at.storage = align_up(at.grids + info->entry_count * sizeof(unsigned), RT_FRAME_ALIGN);
+    at.storage = align_up(at.grids + info->entry_count * sizeof(unsigned),
+                          RT_FRAME_ALIGN);
     at.end = align_up(at.storage + at.storage_bytes, RT_FRAME_ALIGN);
     return at;
 }
 
-struct attn_status *rt_frame_size(const struct kernel_info *info, size_t *out_bytes) {
+struct attn_status *rt_frame_size(const struct kernel_info *info,
+                                  size_t *out_bytes) {
     for (size_t e = 0; e < info->entry_count; e++) {
         size_t bytes = entry_end(&info->entries[e], 0);
         if (bytes > RT_ENTRY_MAX_BYTES)
-            return RT_FAIL(ATTN_INVALID_ARGUMENT,
-                           "kernel '%s' takes %zu bytes of parameters, the limit is %d",
-                           info->entries[e].name, bytes, RT_ENTRY_MAX_BYTES);
+            return RT_FAIL(
+                ATTN_INVALID_ARGUMENT,
+                "kernel '%s' takes %zu bytes of parameters, the limit is %d",
+                info->entries[e].name, bytes, RT_ENTRY_MAX_BYTES);
     }
     *out_bytes = lay_out(info).end;
     if (*out_bytes > RT_FRAME_MAX)
-        return RT_FAIL(ATTN_INVALID_ARGUMENT,
-                       "attention '%s' has arguments of %zu bytes in all, the limit is %d",
-                       info->name, *out_bytes, RT_FRAME_MAX);
+        return RT_FAIL(
+            ATTN_INVALID_ARGUMENT,
+            "attention '%s' has arguments of %zu bytes in all, the limit is %d",
+            info->name, *out_bytes, RT_FRAME_MAX);
     return NULL;
 }
 
@@ -75,26 +82,32 @@ struct rt_frame *rt_frame_init(const struct rt_kernel *kernel, void *memory) {
 
 /* ---- Tensor maps ------------------------------------------------------- */
 
-static int swizzle_code(int bytes) { return bytes == 128 ? 3 : bytes == 64 ? 2 : 1; }
+static int swizzle_code(int bytes) {
+    return bytes == 128 ? 3 : bytes == 64 ? 2 : 1;
+}
 
-/* Encodes map `index` into 128 bytes: 5-D {panel columns, rows, panels, heads, batch},
- * so that one copy fills all swizzled panels.  Axes of extent 1 get the stride that a
- * compact tensor would have, for the driver takes no stride of 0 there. */
+/* Encodes map `index` into 128 bytes: 5-D {panel columns, rows, panels, heads,
+ * batch}, so that one copy fills all swizzled panels.  Axes of extent 1 get the
+ * stride that a compact tensor would have, for the driver takes no stride of 0
+ * there. */
 static struct attn_status *encode_map(const struct rt_kernel *kernel, int index,
-                                      const struct rt_call *call, void *out_map) {
+                                      const struct rt_call *call,
+                                      void *out_map) {
     const struct kernel_tensor_map *map = &kernel->info->tensor_maps[index];
     const struct kernel_tensor *tensor = &kernel->info->tensors[map->tensor];
     const struct rt_tensor *given = &call->tensors[map->tensor];
-    const struct rt_tensor *source = given->empty ? &call->tensors[KERNEL_TENSOR_Q] : given;
+    const struct rt_tensor *source =
+        given->empty ? &call->tensors[KERNEL_TENSOR_Q] : given;
     uint64_t element = scalar_type_size(tensor->type);
-    uint64_t extents[5] = {(uint64_t)map->panel_columns,
-                           (uint64_t)given->extents[2],
-                           (uint64_t)(given->extents[3] / map->panel_columns),
-                           (uint64_t)given->extents[1], (uint64_t)given->extents[0]};
+    uint64_t extents[5] = {
+        (uint64_t)map->panel_columns, (uint64_t)given->extents[2],
+        (uint64_t)(given->extents[3] / map->panel_columns),
+        (uint64_t)given->extents[1], (uint64_t)given->extents[0]};
     uint64_t compact = (uint64_t)given->extents[3] * element, strides[5] = {0};
     static const int axis_of[5] = {3, 2, -1, 1, 0};
     for (int i = 1; i < 5; i++) {
-        /* A tensor without elements (kv_len 0) is never copied from, but must encode. */
+        /* A tensor without elements (kv_len 0) is never copied from, but must
+         * encode. */
         extents[i] = extents[i] > 0 ? extents[i] : 1;
         int axis = axis_of[i];
         int64_t stride = axis >= 0 && !given->empty ? given->strides[axis] : 0;
@@ -106,18 +119,22 @@ static struct attn_status *encode_map(const struct rt_kernel *kernel, int index,
             strides[i] = 0; /* broadcast on purpose; the driver decides */
         if (stride < 0 || strides[i] >= (uint64_t)1 << 40)
             return RT_FAIL(ATTN_INVALID_ARGUMENT,
-                           "tensor '%s' has stride %" PRId64 " on axis %d, which a TMA tensor map "
-                           "cannot hold (0 to 2^40 bytes)", tensor->name, stride, axis);
+                           "tensor '%s' has stride %" PRId64
+                           " on axis %d, which a TMA tensor map "
+                           "cannot hold (0 to 2^40 bytes)",
+                           tensor->name, stride, axis);
         compact *= axis >= 0 ? extents[i] : 1;
     }
     uint32_t box[5] = {(uint32_t)map->panel_columns, (uint32_t)map->box_rows,
                        (uint32_t)map->panels, 1, 1};
     uint32_t ones[5] = {1, 1, 1, 1, 1};
-    int type = tensor->type == SCALAR_BF16 ? RT_TENSOR_MAP_BFLOAT16 : RT_TENSOR_MAP_FLOAT16;
+    int type = tensor->type == SCALAR_BF16 ? RT_TENSOR_MAP_BFLOAT16
+                                           : RT_TENSOR_MAP_FLOAT16;
     struct attn_status *status =
         RT_CUDA(kernel->driver, cuTensorMapEncodeTiled,
-                (out_map, type, 5, (void *)(uintptr_t)source->address, extents, strides + 1, box,
-                 ones, 0, swizzle_code(map->swizzle_bytes), RT_TENSOR_MAP_L2_128B, 0));
+                (out_map, type, 5, (void *)(uintptr_t)source->address, extents,
+                 strides + 1, box, ones, 0, swizzle_code(map->swizzle_bytes),
+                 RT_TENSOR_MAP_L2_128B, 0));
     if (status != NULL)
         status = rt_status_wrap(status, "tensor map of '%s': ", tensor->name);
     return status;
@@ -127,11 +144,13 @@ static struct attn_status *encode_map(const struct rt_kernel *kernel, int index,
 
 static struct attn_status *pack_workspace(const struct rt_call *call,
                                           const struct kernel_param *param,
-                                          const struct attn_args *args, uint64_t *out_value) {
+                                          const struct attn_args *args,
+                                          uint64_t *out_value) {
     int64_t offset = 0;
-    if (!size_expr_eval(&param->offset_expr, &call->env, &offset) || offset < 0 ||
-        (uint64_t)offset > args->workspace_bytes)
-        return RT_FAIL(ATTN_INVALID_ARGUMENT, "a workspace offset is out of range with these "
+    if (!size_expr_eval(&param->offset_expr, &call->env, &offset) ||
+        offset < 0 || (uint64_t)offset > args->workspace_bytes)
+        return RT_FAIL(ATTN_INVALID_ARGUMENT,
+                       "a workspace offset is out of range with these "
                        "arguments");
     *out_value = (uint64_t)(uintptr_t)args->workspace + (uint64_t)offset;
     return NULL;
@@ -140,22 +159,31 @@ static struct attn_status *pack_workspace(const struct rt_call *call,
 /* Writes one parameter in the form that the PTX .param declares. */
 static struct attn_status *pack_param(const struct rt_kernel *kernel,
                                       const struct kernel_param *param,
-                                      const struct attn_args *args, const struct rt_call *call,
-                                      void *out) {
+                                      const struct attn_args *args,
+                                      const struct rt_call *call, void *out) {
     uint64_t wide = 0;
     uint32_t narrow = 0;
     switch (param->kind) {
-    case KERNEL_PARAM_POINTER: wide = call->tensors[param->index].address; break;
+    case KERNEL_PARAM_POINTER:
+        wide = call->tensors[param->index].address;
+        break;
     case KERNEL_PARAM_STRIDE:
         wide = (uint64_t)call->tensors[param->index].strides[param->axis];
         break;
     case KERNEL_PARAM_EXTENT:
         narrow = (uint32_t)call->tensors[param->index].extents[param->axis];
         break;
-    case KERNEL_PARAM_SIZE: narrow = (uint32_t)call->env.sizes[param->index]; break;
-    case KERNEL_PARAM_SCALAR: narrow = call->scalars[param->index]; break;
-    case KERNEL_PARAM_WORKSPACE: RT_TRY(pack_workspace(call, param, args, &wide)); break;
-    case KERNEL_PARAM_TENSOR_MAP: return encode_map(kernel, param->index, call, out);
+    case KERNEL_PARAM_SIZE:
+        narrow = (uint32_t)call->env.sizes[param->index];
+        break;
+    case KERNEL_PARAM_SCALAR:
+        narrow = call->scalars[param->index];
+        break;
+    case KERNEL_PARAM_WORKSPACE:
+        RT_TRY(pack_workspace(call, param, args, &wide));
+        break;
+    case KERNEL_PARAM_TENSOR_MAP:
+        return encode_map(kernel, param->index, call, out);
     }
     if (kernel_param_size(param->kind) == 8)
         memcpy(out, &wide, sizeof wide);
@@ -165,13 +193,17 @@ static struct attn_status *pack_param(const struct rt_kernel *kernel,
 }
 
 /* A grid of 0 is legal: the entry has nothing to do. */
-static struct attn_status *find_grid(const struct rt_call *call, const struct kernel_entry *entry,
+static struct attn_status *find_grid(const struct rt_call *call,
+                                     const struct kernel_entry *entry,
                                      unsigned *out_grid) {
     int64_t grid = 0;
-    if (!size_expr_eval(&entry->grid_x, &call->env, &grid) || grid < 0 || grid > INT32_MAX)
+    if (!size_expr_eval(&entry->grid_x, &call->env, &grid) || grid < 0 ||
+        grid > INT32_MAX)
         return RT_FAIL(ATTN_INVALID_ARGUMENT,
-                       "kernel '%s' would need %" PRId64 " CTAs with these sizes, expected 0 to "
-                       "%d", entry->name, grid, INT32_MAX);
+                       "kernel '%s' would need %" PRId64
+                       " CTAs with these sizes, expected 0 to "
+                       "%d",
+                       entry->name, grid, INT32_MAX);
     *out_grid = (unsigned)grid;
     return NULL;
 }
@@ -185,24 +217,28 @@ static struct attn_status *check_workspace(const struct rt_kernel *kernel,
         return NULL;
     if (args->workspace == NULL || args->workspace_bytes < bytes)
         return RT_FAIL(ATTN_INVALID_ARGUMENT,
-                       "the workspace has %zu bytes, expected %" PRIu64 " (attn_workspace_size)",
-                       args->workspace != NULL ? args->workspace_bytes : 0, bytes);
+                       "the workspace has %zu bytes, expected %" PRIu64
+                       " (attn_workspace_size)",
+                       args->workspace != NULL ? args->workspace_bytes : 0,
+                       bytes);
     if ((uintptr_t)args->workspace % RT_WORKSPACE_ALIGN != 0)
-        return RT_FAIL(ATTN_INVALID_ARGUMENT,
-                       "the workspace starts at %p, expected a multiple of %d bytes",
-                       args->workspace, RT_WORKSPACE_ALIGN);
+        return RT_FAIL(
+            ATTN_INVALID_ARGUMENT,
+            "the workspace starts at %p, expected a multiple of %d bytes",
+            args->workspace, RT_WORKSPACE_ALIGN);
     return NULL;
 }
 
-struct attn_status *rt_frame_prepare(const struct rt_kernel *kernel, const struct attn_args *args,
+struct attn_status *rt_frame_prepare(const struct rt_kernel *kernel,
+                                     const struct attn_args *args,
                                      struct rt_frame *frame) {
     const struct kernel_info *info = kernel->info;
     RT_TRY(rt_call_check(&kernel->contract, args, true, &frame->call));
     if (frame->call.nothing)
         return NULL;
     RT_TRY(check_workspace(kernel, args, &frame->call));
-    /* All entries are packed before the first is launched: a fault in the second must not
-     * leave half a call behind. */
+    /* All entries are packed before the first is launched: a fault in the
+     * second must not leave half a call behind. */
     size_t offset = 0;
     void **pointer = frame->pointers;
     for (size_t e = 0; e < info->entry_count; e++) {
@@ -233,17 +269,19 @@ static struct attn_status *launch_entries(const struct rt_kernel *kernel,
         if (frame->grids[e] > 0) {
             struct attn_status *status =
                 RT_CUDA(kernel->driver, cuLaunchKernel,
-                        (entry->function, frame->grids[e], 1, 1, entry->threads, 1, 1,
-                         entry->shared_bytes, stream, pointers, NULL));
+                        (entry->function, frame->grids[e], 1, 1, entry->threads,
+                         1, 1, entry->shared_bytes, stream, pointers, NULL));
             if (status != NULL)
-                return rt_status_wrap(status, "kernel '%s': ", kernel->info->entries[e].name);
+                return rt_status_wrap(
+                    status, "kernel '%s': ", kernel->info->entries[e].name);
         }
         pointers += kernel->info->entries[e].param_count;
     }
     return NULL;
 }
 
-struct attn_status *rt_frame_launch(const struct rt_kernel *kernel, const struct rt_frame *frame,
+struct attn_status *rt_frame_launch(const struct rt_kernel *kernel,
+                                    const struct rt_frame *frame,
                                     struct CUstream_st *stream) {
     bool pushed = false;
     if (frame->call.nothing)
@@ -255,14 +293,18 @@ struct attn_status *rt_frame_launch(const struct rt_kernel *kernel, const struct
 }
 
 struct attn_status *rt_workspace_size(const struct rt_kernel *kernel,
-                                      const struct attn_args *args, struct rt_frame *frame,
-                                      uint64_t *out_bytes, uint64_t *out_zeroed) {
+                                      const struct attn_args *args,
+                                      struct rt_frame *frame,
+                                      uint64_t *out_bytes,
+                                      uint64_t *out_zeroed) {
     RT_TRY(rt_call_check(&kernel->contract, args, false, &frame->call));
-    return rt_call_workspace(&kernel->contract, &frame->call, out_bytes, out_zeroed);
+    return rt_call_workspace(&kernel->contract, &frame->call, out_bytes,
+                             out_zeroed);
 }
 
 struct attn_status *rt_workspace_clear(const struct rt_kernel *kernel,
-                                       const struct attn_args *args, struct rt_frame *frame,
+                                       const struct attn_args *args,
+                                       struct rt_frame *frame,
                                        struct CUstream_st *stream) {
     uint64_t bytes = 0, zeroed = 0;
     bool pushed = false;

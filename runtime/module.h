@@ -1,5 +1,5 @@
-/* A program's image (cubin, or PTX for the driver's own compiler) loaded into a CUDA
- * context, with its entries ready to launch. */
+/* A program's image (cubin, or PTX for the driver's own compiler) loaded into a
+ * CUDA context, with its entries ready to launch. */
 #ifndef ATTN_RUNTIME_MODULE_H
 #define ATTN_RUNTIME_MODULE_H
 
@@ -27,22 +27,26 @@ struct rt_kernel {
 /* The architecture to assemble for so that code for `target` runs on `device`:
  * "sm_80" on a 9.0 device gives "sm_90"; "sm_90a" runs on 9.0 only.
  * ATTN_INVALID_ARGUMENT, naming both, when it cannot run there. */
-struct attn_status *rt_arch_for_device(const char *target, const struct rt_device *device,
+struct attn_status *rt_arch_for_device(const char *target,
+                                       const struct rt_device *device,
                                        char out_arch[static 16]);
 
-/* Loads `image` into the current context, whose facts are `device`.  Shared memory
- * beyond 48 KB is opted in to; what does not fit the device is refused by name. */
+/* Loads `image` into the current context, whose facts are `device`.  Shared
+ * memory beyond 48 KB is opted in to; what does not fit the device is refused
+ * by name. */
 struct attn_status *rt_kernel_create(const struct rt_driver *driver,
                                      const struct rt_device *device,
-                                     const struct kernel_info *info, const void *image,
+                                     const struct kernel_info *info,
+                                     const void *image,
                                      struct rt_kernel **out_kernel);
 
 /* Unloads; NULL is fine. */
 void rt_kernel_destroy(struct rt_kernel *kernel);
 
-/* Makes `kernel`'s context current if it is not; *out_pushed says whether it must be
- * popped with rt_context_leave. */
-struct attn_status *rt_context_enter(const struct rt_driver *driver, struct CUctx_st *context,
+/* Makes `kernel`'s context current if it is not; *out_pushed says whether it
+ * must be popped with rt_context_leave. */
+struct attn_status *rt_context_enter(const struct rt_driver *driver,
+                                     struct CUctx_st *context,
                                      bool *out_pushed);
 /* Undoes rt_context_enter. */
 void rt_context_leave(const struct rt_driver *driver, bool pushed);

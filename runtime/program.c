@@ -12,14 +12,16 @@ enum {
     MAX_PARTS = PART_SOURCES + 2 * 256,
 };
 
-void rt_program_write(const struct rt_program_parts *parts, struct strbuf *out_payload) {
+void rt_program_write(const struct rt_program_parts *parts,
+                      struct strbuf *out_payload) {
     struct strbuf info;
     struct rt_part list[MAX_PARTS];
     strbuf_init(&info, NULL);
     kernel_info_write(parts->info, &info);
     list[PART_INFO] = (struct rt_part){info.data, info.length};
     list[PART_PTX] = (struct rt_part){parts->ptx, parts->ptx_size};
-    list[PART_WARNINGS] = (struct rt_part){parts->warnings, strlen(parts->warnings)};
+    list[PART_WARNINGS] =
+        (struct rt_part){parts->warnings, strlen(parts->warnings)};
     size_t count = PART_SOURCES;
     for (size_t i = 0; i < parts->source_count && count + 2 <= MAX_PARTS; i++) {
         const struct rt_cuda_source *source = &parts->sources[i];
@@ -34,13 +36,15 @@ void rt_program_write(const struct rt_program_parts *parts, struct strbuf *out_p
 
 static enum attn_type public_type(enum scalar_type type) {
     static const enum attn_type types[] = {
-        [SCALAR_BOOL] = ATTN_BOOL, [SCALAR_I32] = ATTN_I32,   [SCALAR_F32] = ATTN_F32,
-        [SCALAR_F16] = ATTN_F16,   [SCALAR_BF16] = ATTN_BF16,
+        [SCALAR_BOOL] = ATTN_BOOL, [SCALAR_I32] = ATTN_I32,
+        [SCALAR_F32] = ATTN_F32,   [SCALAR_F16] = ATTN_F16,
+        [SCALAR_BF16] = ATTN_BF16,
     };
     return types[type];
 }
 
-static const char *expr_text(const struct attn_program *program, const struct size_expr *expr) {
+static const char *expr_text(const struct attn_program *program,
+                             const struct size_expr *expr) {
     struct strbuf text;
     strbuf_init(&text, program->arena);
     size_expr_print_c(expr, &program->info, &text);
@@ -55,13 +59,17 @@ static double default_value(const struct kernel_scalar *scalar) {
     return (double)f32;
 }
 
-/* Fills in what the public accessors borrow, once, so that they need no lock. */
+/* Fills in what the public accessors borrow, once, so that they need no
+ * lock. */
 static void describe(struct attn_program *program) {
     const struct kernel_info *info = &program->info;
     struct arena *arena = program->arena;
-    program->tensors = ARENA_NEW_ARRAY(arena, struct attn_tensor_info, info->tensor_count);
-    program->params = ARENA_NEW_ARRAY(arena, struct attn_param_info, info->scalar_count);
-    program->entries = ARENA_NEW_ARRAY(arena, struct attn_entry_info, info->entry_count);
+    program->tensors =
+        ARENA_NEW_ARRAY(arena, struct attn_tensor_info, info->tensor_count);
+    program->params =
+        ARENA_NEW_ARRAY(arena, struct attn_param_info, info->scalar_count);
+    program->entries =
+        ARENA_NEW_ARRAY(arena, struct attn_entry_info, info->entry_count);
     for (size_t i = 0; i < info->tensor_count; i++) {
         const struct kernel_tensor *from = &info->tensors[i];
         struct attn_tensor_info *to = &program->tensors[i];
@@ -84,9 +92,9 @@ static void describe(struct attn_program *program) {
     }
     for (size_t i = 0; i < info->entry_count; i++) {
         const struct kernel_entry *from = &info->entries[i];
-        program->entries[i] = (struct attn_entry_info){from->name, from->threads,
-                                                       from->shared_bytes,
-                                                       expr_text(program, &from->grid_x)};
+        program->entries[i] = (struct attn_entry_info){
+            from->name, from->threads, from->shared_bytes,
+            expr_text(program, &from->grid_x)};
     }
     program->workspace = expr_text(program, &info->workspace_bytes);
     struct strbuf json;
@@ -97,33 +105,37 @@ static void describe(struct attn_program *program) {
 
 /* ---- Life -------------------------------------------------------------- */
 
-static struct attn_status *read_payload(struct attn_program *program, const char *payload,
-                                        size_t size) {
+static struct attn_status *read_payload(struct attn_program *program,
+                                        const char *payload, size_t size) {
     struct rt_part parts[MAX_PARTS];
     size_t count = 0;
     /* The views below point into this copy. */
     char *copy = arena_alloc(program->arena, size + 1);
     memcpy(copy, payload, size);
-    if (!rt_parts_read(copy, size, parts, MAX_PARTS, &count) || count < PART_SOURCES ||
-        (count - PART_SOURCES) % 2 != 0)
+    if (!rt_parts_read(copy, size, parts, MAX_PARTS, &count) ||
+        count < PART_SOURCES || (count - PART_SOURCES) % 2 != 0)
         return RT_FAIL(ATTN_IO, "a stored program is damaged");
-    const char *fault = kernel_info_read(parts[PART_INFO].data, parts[PART_INFO].size,
-                                         program->arena, &program->info);
+    const char *fault =
+        kernel_info_read(parts[PART_INFO].data, parts[PART_INFO].size,
+                         program->arena, &program->info);
     if (fault != NULL)
-        return RT_FAIL(ATTN_IO, "the kernel facts of a program are not right: %s", fault);
+        return RT_FAIL(
+            ATTN_IO, "the kernel facts of a program are not right: %s", fault);
     program->ptx = parts[PART_PTX].data;
     program->ptx_size = parts[PART_PTX].size;
     program->warnings = parts[PART_WARNINGS].data;
     program->source_count = (count - PART_SOURCES) / 2;
-    program->sources =
-        ARENA_NEW_ARRAY(program->arena, struct rt_cuda_source, program->source_count);
+    program->sources = ARENA_NEW_ARRAY(program->arena, struct rt_cuda_source,
+                                       program->source_count);
     for (size_t i = 0; i < program->source_count; i++)
-        program->sources[i] = (struct rt_cuda_source){parts[PART_SOURCES + 2 * i].data,
-                                                      parts[PART_SOURCES + 2 * i + 1].data};
+        program->sources[i] =
+            (struct rt_cuda_source){parts[PART_SOURCES + 2 * i].data,
+                                    parts[PART_SOURCES + 2 * i + 1].data};
     return NULL;
 }
 
-struct attn_status *rt_program_create(const char *payload, size_t size, struct rt_key key,
+struct attn_status *rt_program_create(const char *payload, size_t size,
+                                      struct rt_key key,
                                       const char *cache_folder,
                                       struct attn_program **out_program) {
     struct attn_program *program = calloc(1, sizeof *program);
@@ -151,9 +163,11 @@ struct attn_program *rt_program_retain(struct attn_program *program) {
 }
 
 void rt_program_release(struct attn_program *program) {
-    if (program == NULL || __atomic_sub_fetch(&program->references, 1, __ATOMIC_ACQ_REL) > 0)
+    if (program == NULL ||
+        __atomic_sub_fetch(&program->references, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    for (struct rt_cubin *cubin = program->cubins, *next; cubin != NULL; cubin = next) {
+    for (struct rt_cubin *cubin = program->cubins, *next; cubin != NULL;
+         cubin = next) {
         next = cubin->next;
         free(cubin->data);
         free(cubin);
@@ -165,8 +179,10 @@ void rt_program_release(struct attn_program *program) {
 
 /* ---- Cubins ------------------------------------------------------------ */
 
-/* The same program for another architecture or by another toolkit is another entry. */
-static struct rt_key cubin_key(const struct attn_program *program, const char *arch) {
+/* The same program for another architecture or by another toolkit is another
+ * entry. */
+static struct rt_key cubin_key(const struct attn_program *program,
+                               const char *arch) {
     struct strbuf text;
     strbuf_init(&text, NULL);
     strbuf_append_bytes(&text, &program->key, sizeof program->key);
@@ -178,14 +194,16 @@ static struct rt_key cubin_key(const struct attn_program *program, const char *a
 }
 
 /* Reads the cubin from the disk, or makes and stores it. */
-static struct attn_status *make_cubin(const struct attn_program *program, const char *arch,
-                                      void **out_data, size_t *out_size) {
+static struct attn_status *make_cubin(const struct attn_program *program,
+                                      const char *arch, void **out_data,
+                                      size_t *out_size) {
     struct rt_key key = {0};
     if (program->cache_folder != NULL) {
         struct strbuf stored;
         strbuf_init(&stored, NULL);
         key = cubin_key(program, arch);
-        bool found = rt_cache_read(program->cache_folder, key, &stored) && stored.length > 0;
+        bool found = rt_cache_read(program->cache_folder, key, &stored) &&
+                     stored.length > 0;
         *out_size = stored.length;
         *out_data = found ? strbuf_take(&stored) : NULL;
         strbuf_destroy(&stored);
@@ -201,15 +219,19 @@ static struct attn_status *make_cubin(const struct attn_program *program, const 
         .arch = arch,
     };
     RT_TRY(rt_jit_cubin(&input, out_data, out_size));
-    if (program->cache_folder != NULL) /* a full disk costs time next run, nothing else */
-        attn_status_destroy(rt_cache_write(program->cache_folder, key, *out_data, *out_size));
+    if (program->cache_folder !=
+        NULL) /* a full disk costs time next run, nothing else */
+        attn_status_destroy(
+            rt_cache_write(program->cache_folder, key, *out_data, *out_size));
     return NULL;
 }
 
 /* With the lock held.  Two threads that want the same cubin make it once. */
-static struct attn_status *find_cubin(struct attn_program *program, const char *arch,
+static struct attn_status *find_cubin(struct attn_program *program,
+                                      const char *arch,
                                       const struct rt_cubin **out_cubin) {
-    for (struct rt_cubin *cubin = program->cubins; cubin != NULL; cubin = cubin->next)
+    for (struct rt_cubin *cubin = program->cubins; cubin != NULL;
+         cubin = cubin->next)
         if (strcmp(cubin->arch, arch) == 0) {
             *out_cubin = cubin;
             return NULL;
@@ -217,7 +239,8 @@ static struct attn_status *find_cubin(struct attn_program *program, const char *
     struct rt_cubin *cubin = calloc(1, sizeof *cubin);
     if (cubin == NULL)
         return RT_FAIL(ATTN_OUT_OF_MEMORY, "out of memory for a cubin");
-    struct attn_status *status = make_cubin(program, arch, &cubin->data, &cubin->size);
+    struct attn_status *status =
+        make_cubin(program, arch, &cubin->data, &cubin->size);
     if (status != NULL) {
         free(cubin);
         return status;
@@ -229,13 +252,15 @@ static struct attn_status *find_cubin(struct attn_program *program, const char *
     return NULL;
 }
 
-struct attn_status *attn_program_cubin(struct attn_program *program, const char *arch,
-                                       const void **out_data, size_t *out_size) {
+struct attn_status *attn_program_cubin(struct attn_program *program,
+                                       const char *arch, const void **out_data,
+                                       size_t *out_size) {
     const struct rt_cubin *cubin = NULL;
     if (arch == NULL)
         arch = program->info.target;
     if (strncmp(arch, "sm_", 3) != 0 || strlen(arch) >= sizeof cubin->arch)
-        return RT_FAIL(ATTN_INVALID_ARGUMENT, "'%.40s' is no architecture (like sm_90)", arch);
+        return RT_FAIL(ATTN_INVALID_ARGUMENT,
+                       "'%.40s' is no architecture (like sm_90)", arch);
     pthread_mutex_lock(&program->lock);
     struct attn_status *status = find_cubin(program, arch, &cubin);
     pthread_mutex_unlock(&program->lock);

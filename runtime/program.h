@@ -1,8 +1,9 @@
 /* A compiled spec: PTX, kernel facts, and the cubins made from it so far.
  *
  * A program is built from a payload (parts, see cache.h), whether that was just
- * compiled or read from the disk: one way in, checked once.  Programs are counted
- * references, shared by the context's memory cache, the callers and loaded kernels. */
+ * compiled or read from the disk: one way in, checked once.  Programs are
+ * counted references, shared by the context's memory cache, the callers and
+ * loaded kernels. */
 #ifndef ATTN_RUNTIME_PROGRAM_H
 #define ATTN_RUNTIME_PROGRAM_H
 
@@ -37,7 +38,8 @@ struct attn_program {
     struct attn_param_info *params;
     struct attn_entry_info *entries;
     const char *workspace, *json;
-    pthread_mutex_t lock; /* guards the list of cubins, held while one is made */
+    pthread_mutex_t
+        lock; /* guards the list of cubins, held while one is made */
     struct rt_cubin *cubins;
 };
 
@@ -52,11 +54,13 @@ struct rt_program_parts {
 };
 
 /* Appends the payload that rt_program_create reads. */
-void rt_program_write(const struct rt_program_parts *parts, struct strbuf *out_payload);
+void rt_program_write(const struct rt_program_parts *parts,
+                      struct strbuf *out_payload);
 
-/* A program with one reference.  ATTN_IO, saying why, for a payload that is not right.
- * `cache_folder` may be NULL. */
-struct attn_status *rt_program_create(const char *payload, size_t size, struct rt_key key,
+/* A program with one reference.  ATTN_IO, saying why, for a payload that is not
+ * right. `cache_folder` may be NULL. */
+struct attn_status *rt_program_create(const char *payload, size_t size,
+                                      struct rt_key key,
                                       const char *cache_folder,
                                       struct attn_program **out_program);
 

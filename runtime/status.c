@@ -13,14 +13,17 @@ struct attn_status {
     char *origin; /* likewise */
 };
 
-/* What is returned when there is no memory for anything better; never written to. */
+/* What is returned when there is no memory for anything better; never written
+ * to. */
 static char no_memory_text[] = "out of memory";
 static char no_memory_origin[] = __FILE__;
-static struct attn_status no_memory = {ATTN_OUT_OF_MEMORY, no_memory_text, no_memory_origin};
+static struct attn_status no_memory = {ATTN_OUT_OF_MEMORY, no_memory_text,
+                                       no_memory_origin};
 
 /* One block holds the struct, the text and the origin. */
-static struct attn_status *create(enum attn_code code, const char *origin, const char *tail_text,
-                                  const char *format, va_list args) {
+static struct attn_status *create(enum attn_code code, const char *origin,
+                                  const char *tail_text, const char *format,
+                                  va_list args) {
     va_list again;
     va_copy(again, args);
     int length = vsnprintf(NULL, 0, format, again);
@@ -28,7 +31,8 @@ static struct attn_status *create(enum attn_code code, const char *origin, const
     if (length < 0)
         return &no_memory;
     size_t tail = strlen(tail_text), origin_bytes = strlen(origin) + 1;
-    struct attn_status *status = malloc(sizeof *status + (size_t)length + tail + 1 + origin_bytes);
+    struct attn_status *status =
+        malloc(sizeof *status + (size_t)length + tail + 1 + origin_bytes);
     if (status == NULL)
         return &no_memory;
     status->code = code;
@@ -43,8 +47,8 @@ static struct attn_status *create(enum attn_code code, const char *origin, const
     return status;
 }
 
-struct attn_status *rt_status_create(enum attn_code code, const char *file, int line,
-                                     const char *format, ...) {
+struct attn_status *rt_status_create(enum attn_code code, const char *file,
+                                     int line, const char *format, ...) {
     char origin[160];
     snprintf(origin, sizeof origin, "%s:%d", file, line);
     va_list args;
@@ -54,10 +58,12 @@ struct attn_status *rt_status_create(enum attn_code code, const char *file, int 
     return status;
 }
 
-struct attn_status *rt_status_wrap(struct attn_status *cause, const char *format, ...) {
+struct attn_status *rt_status_wrap(struct attn_status *cause,
+                                   const char *format, ...) {
     va_list args;
     va_start(args, format);
-    struct attn_status *status = create(cause->code, cause->origin, cause->text, format, args);
+    struct attn_status *status =
+        create(cause->code, cause->origin, cause->text, format, args);
     va_end(args);
     attn_status_destroy(cause);
     return status;

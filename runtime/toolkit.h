@@ -1,7 +1,7 @@
 /* Where a CUDA toolkit's libraries and tools are on this machine, and which one
- * it is.  $CUDA_HOME, then $CUDA_PATH, then /usr/local/cuda; libraries then by the
- * dynamic linker's own search (LD_LIBRARY_PATH, what the process has loaded,
- * ld.so.cache), tools by PATH. */
+ * it is.  $CUDA_HOME, then $CUDA_PATH, then /usr/local/cuda; libraries then by
+ * the dynamic linker's own search (LD_LIBRARY_PATH, what the process has
+ * loaded, ld.so.cache), tools by PATH. */
 #ifndef ATTN_RUNTIME_TOOLKIT_H
 #define ATTN_RUNTIME_TOOLKIT_H
 
@@ -26,9 +26,10 @@ struct rt_library {
     size_t symbol_count;
 };
 
-/* Opens the library and fills `table`; it stays open.  ATTN_UNAVAILABLE says where
- * it was searched or which function it lacks. */
-struct attn_status *rt_library_open(const struct rt_library *library, void *table);
+/* Opens the library and fills `table`; it stays open.  ATTN_UNAVAILABLE says
+ * where it was searched or which function it lacks. */
+struct attn_status *rt_library_open(const struct rt_library *library,
+                                    void *table);
 
 /* A path of the library's file found without opening it, in the toolkit folders
  * only; false when there is none. */
@@ -40,8 +41,8 @@ bool rt_tool_find(const char *name, struct strbuf *out_path);
 /* The toolkit's include folder (cuda_fp16.h); false when there is none. */
 bool rt_toolkit_include(struct strbuf *out_path);
 
-/* Appends path, size and time of a file: changes when the file does.  Opening the
- * library to ask its version takes longer than a warm start may. */
+/* Appends path, size and time of a file: changes when the file does.  Opening
+ * the library to ask its version takes longer than a warm start may. */
 void rt_file_identity(const char *path, struct strbuf *out);
 
 #endif

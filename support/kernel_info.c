@@ -2,8 +2,8 @@
  *
  * The expressions are a stack machine rather than a tree, so that a cache entry
  * read from disk can be checked in one pass and evaluated without allocation.
- * Checking a whole kernel_info is
- * kernel_info_check.c, the stored form kernel_info_io.c, JSON kernel_info_json.c. */
+ * Checking a whole kernel_info is kernel_info_check.c, the stored form
+ * kernel_info_io.c, JSON kernel_info_json.c. */
 #include "support/kernel_info.h"
 
 #include <inttypes.h>
@@ -15,20 +15,22 @@
 /* ---- Tables ------------------------------------------------------------ */
 
 static const char *const size_names[] = {
-    [SIZE_BATCH] = "batch", [SIZE_HEADS] = "heads",   [SIZE_KV_HEADS] = "kv_heads",
-    [SIZE_Q_LEN] = "q_len", [SIZE_KV_LEN] = "kv_len",
+    [SIZE_BATCH] = "batch",       [SIZE_HEADS] = "heads",
+    [SIZE_KV_HEADS] = "kv_heads", [SIZE_Q_LEN] = "q_len",
+    [SIZE_KV_LEN] = "kv_len",
 };
 
 static const struct {
     const char *name;
     size_t size;
 } scalar_types[] = {
-    [SCALAR_BOOL] = {"bool", 1}, [SCALAR_I32] = {"i32", 4},   [SCALAR_F32] = {"f32", 4},
-    [SCALAR_F16] = {"f16", 2},   [SCALAR_BF16] = {"bf16", 2},
+    [SCALAR_BOOL] = {"bool", 1}, [SCALAR_I32] = {"i32", 4},
+    [SCALAR_F32] = {"f32", 4},   [SCALAR_F16] = {"f16", 2},
+    [SCALAR_BF16] = {"bf16", 2},
 };
 
-/* How an operation is spelled when stored, how many operands it pops, and how it
- * looks in C: an infix operator, or a function (ends in a letter). */
+/* How an operation is spelled when stored, how many operands it pops, and how
+ * it looks in C: an infix operator, or a function (ends in a letter). */
 static const struct {
     const char *name;
     int operands;
@@ -61,25 +63,41 @@ static const struct {
     [SIZE_OP_SELECT] = {"select", 3, "?"},
 };
 
-_Static_assert(sizeof size_names / sizeof *size_names == SIZE_COUNT, "one name a size");
-_Static_assert(sizeof scalar_types / sizeof *scalar_types == SCALAR_TYPE_COUNT, "one row a type");
-_Static_assert(sizeof ops / sizeof *ops == SIZE_OP_COUNT, "one row an operation");
+_Static_assert(sizeof size_names / sizeof *size_names == SIZE_COUNT,
+               "one name a size");
+_Static_assert(sizeof scalar_types / sizeof *scalar_types == SCALAR_TYPE_COUNT,
+               "one row a type");
+_Static_assert(sizeof ops / sizeof *ops == SIZE_OP_COUNT,
+               "one row an operation");
 
-const char *size_name_text(enum size_name size) { return size_names[size]; }
-const char *scalar_type_text(enum scalar_type type) { return scalar_types[type].name; }
-size_t scalar_type_size(enum scalar_type type) { return scalar_types[type].size; }
-const char *size_op_text(enum size_op op) { return ops[op].name; }
-int size_op_operand_count(enum size_op op) { return ops[op].operands; }
+const char *size_name_text(enum size_name size) {
+    return size_names[size];
+}
+const char *scalar_type_text(enum scalar_type type) {
+    return scalar_types[type].name;
+}
+size_t scalar_type_size(enum scalar_type type) {
+    return scalar_types[type].size;
+}
+const char *size_op_text(enum size_op op) {
+    return ops[op].name;
+}
+int size_op_operand_count(enum size_op op) {
+    return ops[op].operands;
+}
 
 size_t kernel_param_size(enum kernel_param_kind kind) {
     switch (kind) {
     case KERNEL_PARAM_POINTER:
     case KERNEL_PARAM_STRIDE:
-    case KERNEL_PARAM_WORKSPACE: return 8;
+    case KERNEL_PARAM_WORKSPACE:
+        return 8;
     case KERNEL_PARAM_EXTENT:
     case KERNEL_PARAM_SIZE:
-    case KERNEL_PARAM_SCALAR: return 4;
-    case KERNEL_PARAM_TENSOR_MAP: return 128;
+    case KERNEL_PARAM_SCALAR:
+        return 4;
+    case KERNEL_PARAM_TENSOR_MAP:
+        return 128;
     }
     return 0;
 }
@@ -90,8 +108,10 @@ size_t kernel_param_align(enum kernel_param_kind kind) {
 
 /* ---- Building ---------------------------------------------------------- */
 
-void size_expr_push(struct arena *arena, struct size_expr *expr, enum size_op op, int64_t value) {
-    /* The room is the next power of two from 4, so that the struct needs no field for it. */
+void size_expr_push(struct arena *arena, struct size_expr *expr,
+                    enum size_op op, int64_t value) {
+    /* The room is the next power of two from 4, so that the struct needs no
+     * field for it. */
     size_t n = expr->count;
     if (n == 0 || (n >= 4 && (n & (n - 1)) == 0)) {
         size_t room = n < 4 ? 4 : 2 * n;
@@ -103,7 +123,8 @@ void size_expr_push(struct arena *arena, struct size_expr *expr, enum size_op op
     expr->steps[expr->count++] = (struct size_step){op, value};
 }
 
-void size_expr_append(struct arena *arena, struct size_expr *expr, const struct size_expr *tail) {
+void size_expr_append(struct arena *arena, struct size_expr *expr,
+                      const struct size_expr *tail) {
     if (tail->count == 0)
         size_expr_push(arena, expr, SIZE_OP_CONST, 0);
     for (size_t i = 0; i < tail->count; i++)
@@ -125,7 +146,8 @@ struct size_expr size_expr_size(struct arena *arena, enum size_name size) {
 /* ---- Evaluating -------------------------------------------------------- */
 
 /* C truncates; the language rounds toward minus infinity. */
-static bool floor_divide(int64_t a, int64_t b, int64_t *quotient, int64_t *remainder) {
+static bool floor_divide(int64_t a, int64_t b, int64_t *quotient,
+                         int64_t *remainder) {
     if (b == 0 || (a == INT64_MIN && b == -1))
         return false;
     *quotient = a / b;
@@ -143,7 +165,8 @@ static bool shift_left(int64_t a, int64_t count, int64_t *out) {
 }
 
 /* Operands that need no stack; false when the call has no such thing. */
-static bool eval_leaf(struct size_step step, const struct size_env *env, int64_t *out) {
+static bool eval_leaf(struct size_step step, const struct size_env *env,
+                      int64_t *out) {
     if (step.op == SIZE_OP_CONST) {
         *out = step.value;
     } else if (step.op == SIZE_OP_SM_COUNT) {
@@ -175,33 +198,60 @@ static bool eval_unary(enum size_op op, int64_t a, int64_t *out) {
 static bool eval_binary(enum size_op op, int64_t a, int64_t b, int64_t *out) {
     int64_t quotient = 0, remainder = 0;
     switch ((int)op) {
-    case SIZE_OP_ADD: return !__builtin_add_overflow(a, b, out);
-    case SIZE_OP_SUB: return !__builtin_sub_overflow(a, b, out);
-    case SIZE_OP_MUL: return !__builtin_mul_overflow(a, b, out);
+    case SIZE_OP_ADD:
+        return !__builtin_add_overflow(a, b, out);
+    case SIZE_OP_SUB:
+        return !__builtin_sub_overflow(a, b, out);
+    case SIZE_OP_MUL:
+        return !__builtin_mul_overflow(a, b, out);
     case SIZE_OP_FLOORDIV:
     case SIZE_OP_FLOORMOD:
     case SIZE_OP_CEILDIV:
         if (!floor_divide(a, b, &quotient, &remainder))
             return false;
-        *out = op == SIZE_OP_FLOORMOD ? remainder
-                                      : quotient + (op == SIZE_OP_CEILDIV && remainder != 0);
+        *out = op == SIZE_OP_FLOORMOD
+                   ? remainder
+                   : quotient + (op == SIZE_OP_CEILDIV && remainder != 0);
         return true;
-    case SIZE_OP_MIN: *out = a < b ? a : b; return true;
-    case SIZE_OP_MAX: *out = a > b ? a : b; return true;
-    case SIZE_OP_AND: *out = a & b; return true;
-    case SIZE_OP_OR: *out = a | b; return true;
-    case SIZE_OP_XOR: *out = a ^ b; return true;
-    case SIZE_OP_SHL: return shift_left(a, b, out);
-    case SIZE_OP_SHR: *out = a >> (b & 31); return true;
-    case SIZE_OP_LT: *out = a < b; return true;
-    case SIZE_OP_LE: *out = a <= b; return true;
-    case SIZE_OP_EQ: *out = a == b; return true;
-    case SIZE_OP_NE: *out = a != b; return true;
-    default: return false;
+    case SIZE_OP_MIN:
+        *out = a < b ? a : b;
+        return true;
+    case SIZE_OP_MAX:
+        *out = a > b ? a : b;
+        return true;
+    case SIZE_OP_AND:
+        *out = a & b;
+        return true;
+    case SIZE_OP_OR:
+        *out = a | b;
+        return true;
+    case SIZE_OP_XOR:
+        *out = a ^ b;
+        return true;
+    case SIZE_OP_SHL:
+        return shift_left(a, b, out);
+    case SIZE_OP_SHR:
+        *out = a >> (b & 31);
+        return true;
+    case SIZE_OP_LT:
+        *out = a < b;
+        return true;
+    case SIZE_OP_LE:
+        *out = a <= b;
+        return true;
+    case SIZE_OP_EQ:
+        *out = a == b;
+        return true;
+    case SIZE_OP_NE:
+        *out = a != b;
+        return true;
+    default:
+        return false;
     }
 }
 
-bool size_expr_eval(const struct size_expr *expr, const struct size_env *env, int64_t *out_value) {
+bool size_expr_eval(const struct size_expr *expr, const struct size_env *env,
+                    int64_t *out_value) {
     int64_t stack[SIZE_EXPR_MAX_DEPTH];
     size_t depth = 0;
     *out_value = 0;
@@ -247,7 +297,8 @@ static size_t operand_start(const struct size_expr *expr, size_t last) {
 }
 
 /* Constants that fit an int are plain; larger ones need a type. */
-static void print_leaf(struct size_step step, const struct kernel_info *info, struct strbuf *out) {
+static void print_leaf(struct size_step step, const struct kernel_info *info,
+                       struct strbuf *out) {
     if (step.op == SIZE_OP_SIZE)
         strbuf_append(out, size_names[step.value]);
     else if (step.op == SIZE_OP_SM_COUNT)
@@ -265,7 +316,8 @@ static void print_leaf(struct size_step step, const struct kernel_info *info, st
 /* Prints the operand that ends at step `last`; `inner` puts infix forms in
  * parentheses. */
 static void print_operand(const struct size_expr *expr, size_t last,
-                          const struct kernel_info *info, bool inner, struct strbuf *out) {
+                          const struct kernel_info *info, bool inner,
+                          struct strbuf *out) {
     struct size_step step = expr->steps[last];
     const char *c = ops[step.op].c;
     int operands = ops[step.op].operands;
@@ -291,15 +343,16 @@ static void print_operand(const struct size_expr *expr, size_t last,
         else if (i > 0)
             strbuf_printf(out, " %s ", i == 2 ? ":" : c);
         /* a * b * c reads as (a * b) * c by itself. */
-        bool chain = i == 0 && (step.op == SIZE_OP_ADD || step.op == SIZE_OP_MUL) &&
+        bool chain = i == 0 &&
+                     (step.op == SIZE_OP_ADD || step.op == SIZE_OP_MUL) &&
                      expr->steps[ends[0]].op == step.op;
         print_operand(expr, ends[i], info, !call && !chain, out);
     }
     strbuf_append(out, inner || call ? ")" : "");
 }
 
-void size_expr_print_c(const struct size_expr *expr, const struct kernel_info *info,
-                       struct strbuf *out) {
+void size_expr_print_c(const struct size_expr *expr,
+                       const struct kernel_info *info, struct strbuf *out) {
     if (expr->count == 0)
         strbuf_append(out, "0");
     else

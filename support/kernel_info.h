@@ -37,9 +37,9 @@ enum scalar_type {
 /* Postfix operations.  Every operand and result is an int64_t; division and
  * remainder round toward minus infinity as in the language. */
 enum size_op {
-    SIZE_OP_CONST, /* push value */
-    SIZE_OP_SIZE,  /* push sizes[value], value is an enum size_name */
-    SIZE_OP_PARAM, /* push the i32 or bool parameter number `value` */
+    SIZE_OP_CONST,    /* push value */
+    SIZE_OP_SIZE,     /* push sizes[value], value is an enum size_name */
+    SIZE_OP_PARAM,    /* push the i32 or bool parameter number `value` */
     SIZE_OP_SM_COUNT, /* push the number of multiprocessors of the device */
     SIZE_OP_NEG,
     SIZE_OP_NOT, /* bitwise */
@@ -77,8 +77,10 @@ struct size_expr {
 
 /* A tensor of the call.  The first KERNEL_TENSOR_CAPTURED entries of
  * kernel_info.tensors are always q, k, v, o, lse in this order:
- *   q [batch, heads, q_len, head_dim_qk]      k [batch, kv_heads, kv_len, head_dim_qk]
- *   v [batch, kv_heads, kv_len, head_dim_v]   o [batch, heads, q_len, head_dim_v]
+ *   q [batch, heads, q_len, head_dim_qk]
+ *   k [batch, kv_heads, kv_len, head_dim_qk]
+ *   v [batch, kv_heads, kv_len, head_dim_v]
+ *   o [batch, heads, q_len, head_dim_v]
  *   lse f32 [batch, heads, q_len]
  * Axis order is logical; memory order is given by the strides (in elements).
  * q, k, v, o need stride 1 on the last axis and 16-byte aligned rows. */
@@ -110,15 +112,17 @@ struct kernel_scalar {
 };
 
 enum kernel_param_kind {
-    KERNEL_PARAM_POINTER,    /* u64: address of element [0,...,0] of tensor; 0: an lse that is
-                                not wanted (its strides are then 0 too) */
-    KERNEL_PARAM_EXTENT,     /* s32: extent of tensor's axis */
-    KERNEL_PARAM_STRIDE,     /* s64: stride of tensor's axis, in elements; 0 when its extent is 1.
-                                An axis whose stride no entry takes must be compact */
-    KERNEL_PARAM_SIZE,       /* s32: enum size_name in `index` */
-    KERNEL_PARAM_SCALAR,     /* b32: scalar number `index` */
-    KERNEL_PARAM_WORKSPACE,  /* u64: workspace address + value of `offset_expr` */
-    KERNEL_PARAM_TENSOR_MAP, /* 128 bytes, 64-byte aligned: CUtensorMap number `index` */
+    KERNEL_PARAM_POINTER, /* u64: address of element [0,...,0] of tensor; 0: an
+                             lse that is not wanted (its strides are 0 too) */
+    KERNEL_PARAM_EXTENT,  /* s32: extent of tensor's axis */
+    KERNEL_PARAM_STRIDE,  /* s64: stride of tensor's axis, in elements; 0 when
+                             its extent is 1.  An axis whose stride no entry
+                             takes must be compact */
+    KERNEL_PARAM_SIZE,    /* s32: enum size_name in `index` */
+    KERNEL_PARAM_SCALAR,  /* b32: scalar number `index` */
+    KERNEL_PARAM_WORKSPACE,  /* u64: workspace address + `offset_expr` */
+    KERNEL_PARAM_TENSOR_MAP, /* 128 bytes, 64-byte aligned: CUtensorMap number
+                                `index` */
 };
 
 struct kernel_param {
@@ -133,7 +137,8 @@ struct kernel_param {
 struct kernel_tensor_map {
     int tensor;
     int box_rows;      /* rows per copy */
-    int panel_columns; /* elements per swizzled panel row (64 for 128 bytes of bf16) */
+    int panel_columns; /* elements per swizzled panel row (64 for 128 bytes of
+                          bf16) */
     int panels;        /* panels per copy */
     int swizzle_bytes; /* 128, 64 or 32 */
 };
@@ -144,9 +149,9 @@ struct kernel_entry {
     const char *name;
     struct kernel_param *params;
     size_t param_count;
-    int threads;              /* CTA size, 1-D */
-    uint32_t shared_bytes;    /* dynamic shared memory */
-    struct size_expr grid_x;  /* 1-D grid; 0 CTAs: the entry is not launched */
+    int threads;             /* CTA size, 1-D */
+    uint32_t shared_bytes;   /* dynamic shared memory */
+    struct size_expr grid_x; /* 1-D grid; 0 CTAs: the entry is not launched */
 };
 
 struct kernel_info {
@@ -164,9 +169,11 @@ struct kernel_info {
     size_t tensor_map_count;
     struct kernel_entry *entries; /* launched in this order on one stream */
     size_t entry_count;
-    struct size_expr workspace_bytes; /* 0 when nothing is needed; 256-byte aligned */
-    /* Workspace bytes [0, zeroed) must be zero before the first launch that uses
-     * the workspace and are zero again after each launch (tile counters). */
+    struct size_expr
+        workspace_bytes; /* 0 when nothing is needed; 256-byte aligned */
+    /* Workspace bytes [0, zeroed) must be zero before the first launch that
+     * uses the workspace and are zero again after each launch (tile
+     * counters). */
     struct size_expr workspace_zeroed;
 };
 
@@ -175,10 +182,13 @@ struct strbuf;
 
 /* ---- Building ---------------------------------------------------------- */
 
-/* Appends a step, growing the expression in the arena.  Start from a zeroed expression. */
-void size_expr_push(struct arena *arena, struct size_expr *expr, enum size_op op, int64_t value);
+/* Appends a step, growing the expression in the arena.  Start from a zeroed
+ * expression. */
+void size_expr_push(struct arena *arena, struct size_expr *expr,
+                    enum size_op op, int64_t value);
 /* Appends all steps of `tail`. */
-void size_expr_append(struct arena *arena, struct size_expr *expr, const struct size_expr *tail);
+void size_expr_append(struct arena *arena, struct size_expr *expr,
+                      const struct size_expr *tail);
 /* The expression `value`. */
 struct size_expr size_expr_constant(struct arena *arena, int64_t value);
 /* The expression that pushes one size. */
@@ -200,7 +210,8 @@ struct size_env {
 
 /* Evaluates in 64 bits; shift counts are taken modulo 32.  False on division by
  * zero, on overflow and on malformed code; *out_value is 0 then. */
-bool size_expr_eval(const struct size_expr *expr, const struct size_env *env, int64_t *out_value);
+bool size_expr_eval(const struct size_expr *expr, const struct size_env *env,
+                    int64_t *out_value);
 
 /* ---- Names ------------------------------------------------------------- */
 
@@ -223,26 +234,29 @@ size_t kernel_param_align(enum kernel_param_kind kind);
 /* ---- Checking and printing --------------------------------------------- */
 
 /* Checks every rule this header states (the five fixed tensors, indices, stack
- * discipline, names, limits).  NULL, or a text in the arena that names what is wrong. */
-const char *kernel_info_check(const struct kernel_info *info, struct arena *arena);
+ * discipline, names, limits).  NULL, or a text in the arena that names what is
+ * wrong. */
+const char *kernel_info_check(const struct kernel_info *info,
+                              struct arena *arena);
 
-/* Prints an expression as C over the size names, `attn_sm_count` and the parameters'
- * names.  Operations that C lacks call attn_floordiv, attn_floormod, attn_ceildiv,
- * attn_min, attn_max, attn_abs, attn_shl, attn_shr on int64_t. */
-void size_expr_print_c(const struct size_expr *expr, const struct kernel_info *info,
-                       struct strbuf *out);
+/* Prints an expression as C over the size names, `attn_sm_count` and the
+ * parameters' names.  Operations that C lacks call attn_floordiv,
+ * attn_floormod, attn_ceildiv, attn_min, attn_max, attn_abs, attn_shl, attn_shr
+ * on int64_t. */
+void size_expr_print_c(const struct size_expr *expr,
+                       const struct kernel_info *info, struct strbuf *out);
 
 /* Appends the stored form: lines of words, readable by kernel_info_read. */
 void kernel_info_write(const struct kernel_info *info, struct strbuf *out);
 
-/* Reads the stored form and checks it (kernel_info_check).  The text need not end in
- * NUL and nothing of it is trusted.  NULL on success; else a text in the arena that
- * names the line, what was found and what was expected. */
-const char *kernel_info_read(const char *text, size_t length, struct arena *arena,
-                             struct kernel_info *out_info);
+/* Reads the stored form and checks it (kernel_info_check).  The text need not
+ * end in NUL and nothing of it is trusted.  NULL on success; else a text in the
+ * arena that names the line, what was found and what was expected. */
+const char *kernel_info_read(const char *text, size_t length,
+                             struct arena *arena, struct kernel_info *out_info);
 
-/* Prints everything a person or a program needs to launch the kernels, as one JSON
- * object; expressions are C strings. */
+/* Prints everything a person or a program needs to launch the kernels, as one
+ * JSON object; expressions are C strings. */
 void kernel_info_print_json(const struct kernel_info *info, struct strbuf *out);
 
 #endif
