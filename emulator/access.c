@@ -1,5 +1,5 @@
-/* Where addresses point, and the shadow of global, local and parameter memory.
- */
+/* Where addresses point, and the shadow of global, local and parameter
+ * memory. */
 #include "emulator/access.h"
 
 #include <string.h>
@@ -61,8 +61,8 @@ static void report_global_bounds(struct access *a, int lane, uint64_t address,
             below->size);
 }
 
-/* Relaxed stores, and only where a bit is missing: other host threads may note the
- * same byte. */
+/* Relaxed stores, and only where a bit is missing: other host threads may note
+ * the same byte. */
 static void mark_global(uint8_t *shadow, size_t size, uint8_t bits) {
     for (size_t i = 0; i < size; i++)
         if ((shadow[i] & bits) != bits)
@@ -102,8 +102,7 @@ uint8_t *emu_access_global_range(struct access *a, int lane, uint64_t address,
     return in->bytes + offset;
 }
 
-/* ---- local memory and parameters
- * --------------------------------------------- */
+/* ---- local memory and parameters --------------------------------------- */
 
 /* Local memory is laid out lane by lane, with a shadow byte for each byte. */
 static bool access_local(struct access *a, int lane, uint64_t address,
@@ -149,8 +148,7 @@ static bool load_param(struct access *a, int lane, uint64_t address,
     return true;
 }
 
-/* ---- lanes
- * ---------------------------------------------------------------------- */
+/* ---- lanes ------------------------------------------------------------- */
 
 bool emu_access_load(struct access *a, enum emu_space space, int lane,
                      uint64_t address, unsigned size, void *out_bytes) {
@@ -204,8 +202,7 @@ bool emu_access_store(struct access *a, enum emu_space space, int lane,
     return at != NULL;
 }
 
-/* ---- counters
- * --------------------------------------------------------------------- */
+/* ---- counters ---------------------------------------------------------- */
 
 void emu_count_global(struct emu_cta *cta, const uint64_t *addresses,
                       uint32_t lanes, unsigned size, bool write) {

@@ -112,10 +112,10 @@ EXEC(cp_async_wait) {
     return EMU_STEP_NEXT;
 }
 
-/* ---- cp.async.mbarrier.arrive
- * ------------------------------------------------------ */
+/* ---- cp.async.mbarrier.arrive ------------------------------------------ */
 
-/* The arrival of cp.async.mbarrier.arrive: first the copies, then the barrier. */
+/* The arrival of cp.async.mbarrier.arrive: first the copies, then the
+ * barrier. */
 static void complete_arrive(struct emu_cta *cta, struct pending_copy *pending) {
     struct emu_warp *warp = &cta->warps[pending->warp];
     uint32_t lanes = pending->bytes;

@@ -74,8 +74,7 @@ static bool allocate_workspace(struct session *s) {
                             (size_t)s->workspace_zeroed);
 }
 
-/* ---- parameters
- * -------------------------------------------------------------- */
+/* ---- parameters -------------------------------------------------------- */
 
 /* 5-D {panel columns, rows, panels, heads, batch}, as the runtime encodes it:
  * axes of extent 1 get the stride of a compact tensor. */
@@ -148,8 +147,7 @@ static bool pack_param(struct session *s, const struct kernel_param *param,
     return true;
 }
 
-/* ---- launching
- * ------------------------------------------------------------------ */
+/* ---- launching --------------------------------------------------------- */
 
 static void add_counters(struct emu_counters *into,
                          const struct emu_counters *from) {
@@ -220,8 +218,7 @@ static bool launch_entry(struct session *s, const struct kernel_entry *entry,
     return true;
 }
 
-/* ---- outputs
- * ---------------------------------------------------------------------- */
+/* ---- outputs ----------------------------------------------------------- */
 
 /* Marks the bytes of every element, counting those that no kernel wrote. */
 static size_t count_unwritten(struct session *s, size_t tensor,

@@ -207,8 +207,8 @@ static size_t common_suffixes(const char *pattern, const char *text) {
     return length;
 }
 
-/* Whether all of `opcode` fits the pattern; `out_length`: how much of it does.
- */
+/* Whether all of `opcode` fits the pattern; `out_length`: how much of it
+ * does. */
 static bool match_pattern(const char *pattern, const char *opcode,
                           size_t *out_length) {
     const char *text = opcode;
@@ -334,8 +334,8 @@ static bool mismatch(struct binding *b, int operand, const char *why) {
     return false;
 }
 
-/* A value of exactly `type`, or any register at least as wide when `relaxed`.
- */
+/* A value of exactly `type`, or any register at least as wide when
+ * `relaxed`. */
 static bool bind_one(struct parser *parser, struct binding *b,
                      const struct raw_operand *raw, int index,
                      enum emu_type type, bool is_dst, bool relaxed) {
@@ -411,8 +411,8 @@ static bool bind_tensor(struct parser *parser, struct emu_inst *inst,
                        false);
 }
 
-/* A label may come later: its number now, its place at the end of the function.
- */
+/* A label may come later: its number now, its place at the end of the
+ * function. */
 static bool bind_label(struct parser *parser, struct emu_inst *inst,
                        struct binding *b, const struct raw_operand *raw,
                        int index) {
@@ -464,8 +464,8 @@ static bool is_plain_letter(const struct emu_inst *inst, char letter,
     return false;
 }
 
-/* ld, st and cvt: a register at least as wide as the type, or a vector of them.
- */
+/* ld, st and cvt: a register at least as wide as the type, or a vector of
+ * them. */
 static bool bind_relaxed(struct parser *parser, struct emu_inst *inst,
                          struct binding *b, const struct raw_operand *raw,
                          int index, bool is_dst) {
@@ -540,8 +540,8 @@ static bool bind_letter(struct parser *parser, struct emu_inst *inst,
     }
 }
 
-/* A vector of exactly `count` 32-bit registers; one may stand without braces.
- */
+/* A vector of exactly `count` 32-bit registers; one may stand without
+ * braces. */
 static bool bind_counted(struct parser *parser, struct binding *b,
                          const struct raw_operand *raw, int index, char letter,
                          int count) {
@@ -643,8 +643,7 @@ _Noreturn static void fail_without_form(struct parser *parser,
         (int)mnemonic, opcode, opcode, (int)best, opcode);
 }
 
-/* ---- the table -------------------------------------------------------------
- */
+/* ---- the table --------------------------------------------------------- */
 
 enum { FORM_COUNT = sizeof forms / sizeof forms[0] };
 
@@ -661,8 +660,8 @@ static int find_form(const char *opcode, int start, size_t *io_best) {
     return FORM_COUNT;
 }
 
-/* What the text of an opcode says, kept for the next instruction that has it.
- */
+/* What the text of an opcode says, kept for the next instruction that
+ * has it. */
 static struct opcode_entry *find_opcode(struct parser *parser,
                                         const char *opcode, size_t *io_best) {
     uint32_t hash = 2166136261u;

@@ -52,7 +52,8 @@ static void mark_targets(const struct graph *g, const struct emu_inst *inst,
         leader[inst->targets[i] - g->function->first] = true;
 }
 
-/* Blocks start at targets and behind branches; the exit is a block of its own. */
+/* Blocks start at targets and behind branches; the exit is a block of its
+ * own. */
 static void find_blocks(struct graph *g) {
     int32_t size = g->function->end - g->function->first;
     bool *leader = ARENA_NEW_ARRAY(g->arena, bool, (size_t)size + 1);

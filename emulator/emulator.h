@@ -69,8 +69,8 @@ struct emu_module *emu_module_create(struct emu_memory *memory,
 /* Frees the module, not its variables in the memory; NULL is allowed. */
 void emu_module_destroy(struct emu_module *module);
 
-/* Bytes of the parameter buffer of `entry`, or -1 when there is no such entry.
- */
+/* Bytes of the parameter buffer of `entry`, or -1 when there is no such
+ * entry. */
 long emu_module_param_bytes(const struct emu_module *module, const char *entry);
 
 /* Address of a module-scope .global variable, 0 when there is none. */

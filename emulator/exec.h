@@ -1,8 +1,8 @@
 /* What every instruction handler uses: operand access and lane loops.
  *
  * Registers are arrays of 32 lanes.  A handler computes all lanes, active or
- * not (no lane can trap), and commits the active ones; so its loops vectorise.
- */
+ * not (no lane can trap), and commits the active ones; so its loops
+ * vectorise. */
 #ifndef ATTN_EMULATOR_EXEC_H
 #define ATTN_EMULATOR_EXEC_H
 

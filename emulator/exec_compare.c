@@ -209,8 +209,7 @@ LANE_HANDLER(slct_f32_b32, 32, u, SLCT_SOURCES(32),
 LANE_HANDLER(slct_f32_b64, 64, u, SLCT_SOURCES(64),
              c->f[l] >= 0.0f ? a->u[l] : b->u[l])
 
-/* ---- mov -------------------------------------------------------------------
- */
+/* ---- mov --------------------------------------------------------------- */
 
 LANE_HANDLER(mov_b32, 32, u, const union lane32 *a = src32(warp, inst, 0),
              a->u[l])

@@ -80,8 +80,7 @@ EXEC(nop) {
     return EMU_STEP_NEXT;
 }
 
-/* ---- calls
- * --------------------------------------------------------------------- */
+/* ---- calls ------------------------------------------------------------- */
 
 /* Between .param memory, registers and constants, in either direction. */
 static void copy_argument(struct emu_warp *warp, const struct emu_call_arg *to,
@@ -111,8 +110,8 @@ static void copy_argument(struct emu_warp *warp, const struct emu_call_arg *to,
         warp->init[to->value.reg] |= active;
 }
 
-/* Runs twice: in front of the callee, then (woken) behind it for the results.
- */
+/* Runs twice: in front of the callee, then (woken) behind it for the
+ * results. */
 EXEC(call) {
     struct split *s = warp_split(warp);
     const struct emu_function *callee =
@@ -132,8 +131,7 @@ EXEC(call) {
     return EMU_STEP_JUMP;
 }
 
-/* ---- named barriers
- * ---------------------------------------------------------------- */
+/* ---- named barriers ---------------------------------------------------- */
 
 /* Wakes the waiting splits, hands them what the others published, and opens the
  * next phase. */

@@ -54,8 +54,7 @@ EXEC(cvt_tf32) {
     return EMU_STEP_NEXT;
 }
 
-/* ---- the general form
- * --------------------------------------------------------- */
+/* ---- the general form -------------------------------------------------- */
 
 /* The source as a sign-extended integer. */
 static int64_t read_integer(uint64_t bits, enum emu_type type) {
@@ -114,8 +113,8 @@ static uint64_t float_to_integer(double value, enum emu_type type,
     return is_signed ? (uint64_t)(int64_t)rounded : (uint64_t)rounded;
 }
 
-/* An integer as a double, truncated toward zero; `out_sticky`: bits were lost.
- */
+/* An integer as a double, truncated toward zero; `out_sticky`: bits were
+ * lost. */
 static double integer_to_double(int64_t value, bool is_signed,
                                 bool *out_sticky) {
     bool negative = is_signed && value < 0;

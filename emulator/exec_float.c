@@ -144,8 +144,7 @@ LANE_HANDLER(rcp_approx_f64, 64, u, F64_1,
 LANE_HANDLER(rsqrt_approx_f64, 64, u, F64_1,
              upper_half(1.0 / sqrt(flushed64(a->f[l]))))
 
-/* ---- sign, minimum, maximum ------------------------------------------------
- */
+/* ---- sign, minimum, maximum -------------------------------------------- */
 
 LANE_HANDLER(abs_f32, 32, u, F32_1, canonical(a->u[l] & 0x7fffffffu))
 LANE_HANDLER(abs_ftz_f32, 32, u, F32_1, canonical(flush(a->u[l] & 0x7fffffffu)))
@@ -229,8 +228,7 @@ static inline double min_max_f64(double x, double y, bool is_max) {
 LANE_HANDLER(min_f64, 64, f, F64_2, min_max_f64(a->f[l], b->f[l], false))
 LANE_HANDLER(max_f64, 64, f, F64_2, min_max_f64(a->f[l], b->f[l], true))
 
-/* ---- special functions
- * ------------------------------------------------------- */
+/* ---- special functions ------------------------------------------------- */
 
 /* 2^x for a float: Taylor series on [-1/2, 1/2] in double (relative error below
  * 2^-31), scaled by exponent arithmetic; the conversion rounds once. */
@@ -267,8 +265,8 @@ SCALAR_FUNCTION(sqrt_approx, sqrtf(x))
 LANE_HANDLER(tanh_f32, 32, u, F32_1,
              canonical(bits_of((float)tanh((double)a->f[l]))))
 
-/* div.approx: divisors above 2^126 have a reciprocal that is flushed to zero.
- */
+/* div.approx: divisors above 2^126 have a reciprocal that is flushed to
+ * zero. */
 static inline float divide_approx(float x, float y) {
     if (fabsf(y) > 0x1p126f && isfinite(y))
         return isinf(x) ? NAN : copysignf(0.0f, x) * copysignf(1.0f, y);

@@ -89,8 +89,8 @@ EXEC(fma_half) {
     return half_general(warp, inst, active, half_fma);
 }
 
-/* ex2 and tanh: the approximate functions of the f16 unit, correctly rounded.
- */
+/* ex2 and tanh: the approximate functions of the f16 unit, correctly
+ * rounded. */
 static double half_ex2(double x, double y, double z) {
     (void)y;
     (void)z;

@@ -112,8 +112,7 @@ EXEC(movmatrix) {
     return EMU_STEP_NEXT;
 }
 
-/* ---- mma.sync
- * -------------------------------------------------------------------- */
+/* ---- mma.sync ---------------------------------------------------------- */
 
 /* Both halves of each lane as floats: out[half][lane]. */
 INLINE void widen(const union lane32 *a, bool is_bf16,

@@ -70,7 +70,8 @@ EXEC(ld) {
     return EMU_STEP_NEXT;
 }
 
-/* Lanes store in order; which one wins at the same address is not defined by PTX. */
+/* Lanes store in order; which one wins at the same address is not defined by
+ * PTX. */
 EXEC(st) {
     unsigned one = emu_type_bytes(inst->type), size = one * inst->vector;
     uint64_t addresses[EMU_LANES];
@@ -93,8 +94,7 @@ EXEC(st) {
     return EMU_STEP_NEXT;
 }
 
-/* ---- atomics ----------------------------------------------------------------
- */
+/* ---- atomics ----------------------------------------------------------- */
 
 /* Rounds to nearest even, subnormal numbers kept. */
 static uint64_t atomic_float(enum emu_type type, uint64_t old,
@@ -147,8 +147,8 @@ static uint64_t atomic_result(const struct emu_inst *inst, uint64_t old,
     return old == 0 || old > operand ? operand : old - 1; /* dec */
 }
 
-/* Lanes go one after the other; the CTAs of a kernel with atomics share one host
- * thread. */
+/* Lanes go one after the other; the CTAs of a kernel with atomics share one
+ * host thread. */
 static enum emu_step atomic(struct emu_warp *warp, const struct emu_inst *inst,
                             uint32_t active, bool returns) {
     unsigned size = emu_type_bytes(inst->type);
@@ -181,8 +181,7 @@ EXEC(red) {
     return atomic(warp, inst, active, false);
 }
 
-/* ---- addresses
- * ----------------------------------------------------------------- */
+/* ---- addresses --------------------------------------------------------- */
 
 /* Where the space lies in generic addresses; global memory is the identity. */
 static uint64_t window_of(enum emu_space space) {
@@ -231,8 +230,8 @@ EXEC(isspacep) {
     return EMU_STEP_NEXT;
 }
 
-/* mapa in a cluster of one CTA: the address itself; other ranks do not exist.
- */
+/* mapa in a cluster of one CTA: the address itself; other ranks do not
+ * exist. */
 EXEC(mapa) {
     for (int l = 0; l < EMU_LANES; l++) {
         if (!(active >> l & 1))

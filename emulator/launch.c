@@ -33,8 +33,7 @@ struct emu_options emu_options_default(void) {
     return (struct emu_options){.checks = EMU_CHECK_ALL, .count = true};
 }
 
-/* ---- one CTA
- * ------------------------------------------------------------------- */
+/* ---- one CTA ----------------------------------------------------------- */
 
 /* Zeroed host memory; there is no use going on without it. */
 static void *allocate(size_t count, size_t size) {
@@ -106,7 +105,8 @@ static void cta_destroy(struct emu_cta *cta) {
     free(cta);
 }
 
-/* What a special register holds in a lane; it does not change while the CTA runs. */
+/* What a special register holds in a lane; it does not change while the CTA
+ * runs. */
 static uint32_t special_value(const struct emu_cta *cta,
                               const struct emu_warp *warp,
                               enum emu_special special, uint32_t lane) {
@@ -244,8 +244,7 @@ static void cta_start(struct emu_cta *cta, uint64_t linear) {
         cta->trace = emu_trace_create(cta);
 }
 
-/* ---- gathering
- * -------------------------------------------------------------------- */
+/* ---- gathering --------------------------------------------------------- */
 
 static void add_counters(struct emu_counters *into,
                          const struct emu_counters *from) {
@@ -304,8 +303,7 @@ static void cta_finish(struct run *run, struct emu_cta *cta) {
     pthread_mutex_unlock(&run->lock);
 }
 
-/* ---- threads
- * ------------------------------------------------------------------------ */
+/* ---- threads ----------------------------------------------------------- */
 
 /* A host thread takes the next CTA until there is none. */
 static void *run_independent(void *argument) {
@@ -366,8 +364,7 @@ static void run_parallel(struct run *run) {
         pthread_join(threads[i], NULL);
 }
 
-/* ---- the interface
- * --------------------------------------------------------------------- */
+/* ---- the interface ----------------------------------------------------- */
 
 static bool fail(struct emu_error *error, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

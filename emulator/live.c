@@ -61,8 +61,7 @@ static void find_constant_predicates(struct flow *f) {
     }
 }
 
-/* ---- values that differ between lanes
- * ------------------------------------------ */
+/* ---- values that differ between lanes ---------------------------------- */
 
 /* Whether an instruction makes different values of equal operands. */
 static bool is_lane_dependent(const struct emu_inst *inst) {
@@ -116,8 +115,7 @@ static void find_varying(struct flow *f) {
     }
 }
 
-/* ---- data flow
- * -------------------------------------------------------------------- */
+/* ---- data flow --------------------------------------------------------- */
 
 static bool reads_accumulators(const struct flow *f,
                                const struct emu_inst *inst) {

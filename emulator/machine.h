@@ -68,7 +68,7 @@ struct async_copy {
     uint32_t lanes;
     uint32_t shared[EMU_LANES];
     uint64_t global[EMU_LANES];
-    uint8_t bytes[EMU_LANES]; /* copied; the rest up to `size` is zero */
+    uint8_t bytes[EMU_LANES];   /* copied; the rest up to `size` is zero */
     uint32_t groups[EMU_LANES]; /* of each lane, when it was issued */
     uint8_t size;
     const struct emu_inst *inst;
@@ -97,7 +97,7 @@ struct emu_warp {
     uint32_t copy_group[EMU_LANES];
     VEC(struct wgmma_op) wgmma;
     uint32_t wgmma_group;
-    bool wgmma_fenced; /* it has executed a wgmma.fence */
+    bool wgmma_fenced;        /* it has executed a wgmma.fence */
     VEC(struct bulk_op) bulk; /* TMA stores not yet waited for */
     uint32_t bulk_group;
     uint32_t cluster_phase; /* at its last barrier.cluster.arrive */
@@ -238,8 +238,7 @@ static inline bool check_on(const struct emu_cta *cta,
     return (cta->grid->options->checks >> kind) & 1;
 }
 
-/* ---- scheduling (schedule.c) ----------------------------------------------
- */
+/* ---- scheduling (schedule.c) ------------------------------------------- */
 
 /* The next number of the CTA's generator. */
 uint64_t emu_cta_random(struct emu_cta *cta);
@@ -267,16 +266,15 @@ void emu_barrier_warp_exits(struct emu_cta *cta);
 /* Reports asynchronous work that the warp never waited for (async.c). */
 void emu_warp_check_end(struct emu_warp *warp);
 
-/* Runs up to `budget` instructions of the CTA; true when the CTA has finished.
- */
+/* Runs up to `budget` instructions of the CTA; true when the CTA has
+ * finished. */
 bool emu_cta_run(struct emu_cta *cta, uint64_t budget);
 
 static inline struct split *warp_split(struct emu_warp *warp) {
     return &warp->splits[warp->current];
 }
 
-/* ---- vector clocks ---------------------------------------------------------
- */
+/* ---- vector clocks ----------------------------------------------------- */
 
 static inline void clock_join(struct vector_clock *into,
                               const struct vector_clock *from) {
@@ -300,8 +298,7 @@ static inline void clock_acquire(struct emu_warp *warp,
     clock_join(&warp->fenced, fenced);
 }
 
-/* ---- mbarriers (mbarrier.c)
- * -------------------------------------------------- */
+/* ---- mbarriers (mbarrier.c) -------------------------------------------- */
 
 /* The live mbarrier at a shared address, or NULL. */
 struct mbarrier *emu_mbarrier_find(struct emu_cta *cta, uint32_t address);
@@ -319,22 +316,22 @@ void emu_mbarrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
 /* Ends the TMA stores of a warp that exits (tma.c). */
 void emu_bulk_finish(struct emu_warp *warp);
 
-/* `bytes` of an asynchronous copy have arrived; completes the phase when due.
- */
+/* `bytes` of an asynchronous copy have arrived; completes the phase when
+ * due. */
 void emu_mbarrier_complete_tx(struct emu_cta *cta, struct mbarrier *barrier,
                               uint32_t bytes, uint32_t async_clock);
 
-/* Reports registers of the instruction that a wgmma in flight uses (wgmma.c).
- */
+/* Reports registers of the instruction that a wgmma in flight uses
+ * (wgmma.c). */
 void emu_wgmma_check_registers(struct emu_warp *warp,
                                const struct emu_inst *inst, uint32_t active);
 
-/* Notes registers written by other instructions, for the check of wgmma.fence.
- */
+/* Notes registers written by other instructions, for the check of
+ * wgmma.fence. */
 void emu_wgmma_note_writes(struct emu_warp *warp, const struct emu_inst *inst);
 
-/* Completes one asynchronous copy chosen by the seed; false when there is none.
- */
+/* Completes one asynchronous copy chosen by the seed; false when there is
+ * none. */
 bool emu_cta_complete_pending(struct emu_cta *cta);
 
 /* Under the timeline: completes the first copy that is ready by `time`; false

@@ -182,8 +182,8 @@ EXEC(mbarrier_arrive_expect_tx) {
     return EMU_STEP_NEXT;
 }
 
-/* Whether the awaited phase is over: the one of that parity, or of that token.
- */
+/* Whether the awaited phase is over: the one of that parity, or of that
+ * token. */
 static bool phase_done(const struct mbarrier *b, bool parity,
                        uint64_t operand) {
     return parity ? (b->phase & 1) != (operand & 1)
@@ -228,8 +228,7 @@ EXEC(mbarrier_try_wait) {
     return wait_phase(warp, inst, active, WAIT_MBARRIER);
 }
 
-/* ---- fences
- * ---------------------------------------------------------------------- */
+/* ---- fences ------------------------------------------------------------ */
 
 /* fence.proxy.async: all that the warp knows of is now visible to the async
  * proxy; a later write has a later clock. */
@@ -291,8 +290,7 @@ EXEC(cluster_wait) {
     return EMU_STEP_NEXT;
 }
 
-/* ---- asynchronous completions
- * -------------------------------------------------------- */
+/* ---- asynchronous completions ------------------------------------------ */
 
 static void complete_at(struct emu_cta *cta, size_t index) {
     struct pending_copy copy = cta->pending.data[index];

@@ -92,7 +92,8 @@ struct allocation *emu_memory_find(const struct emu_memory *memory,
     return a && address - a->address < a->size ? a : NULL;
 }
 
-/* The allocation that holds the whole range, an empty one at its end included. */
+/* The allocation that holds the whole range, an empty one at its end
+ * included. */
 static struct allocation *find_range(const struct emu_memory *memory,
                                      uint64_t address, size_t size) {
     struct allocation *a = emu_memory_find_below(memory, address);

@@ -395,8 +395,7 @@ static void parse_function(struct parser *parser, bool entry) {
     parser->function = -1;
 }
 
-/* ---- module ---------------------------------------------------------------
- */
+/* ---- module ------------------------------------------------------------ */
 
 static void parse_file(struct parser *parser) {
     int64_t number = emu_parse_integer(parser, 0, INT32_MAX);

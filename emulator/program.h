@@ -34,8 +34,8 @@ enum emu_space {
     EMU_SPACE_PARAM, /* of the kernel; of functions: local memory */
 };
 
-/* Generic addresses: windows of the other spaces.  Global addresses are below.
- */
+/* Generic addresses: windows of the other spaces.  Global addresses are
+ * below. */
 #define EMU_WINDOW_SHARED 0x7f0000000000u
 #define EMU_WINDOW_LOCAL 0x7e0000000000u
 #define EMU_WINDOW_PARAM 0x7d0000000000u

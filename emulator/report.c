@@ -16,8 +16,8 @@ const char *emu_report_kind_text(enum emu_report_kind kind) {
     return texts[kind];
 }
 
-/* The slot of (kind, instruction), new or found; NULL when there are too many.
- */
+/* The slot of (kind, instruction), new or found; NULL when there are too
+ * many. */
 static struct report_slot *find_slot(struct emu_cta *cta,
                                      const struct emu_inst *inst,
                                      enum emu_report_kind kind, bool *out_new) {
@@ -80,8 +80,7 @@ void emu_report_cta(struct emu_cta *cta, const struct emu_inst *inst,
     va_end(args);
 }
 
-/* ---- deadlock
- * -------------------------------------------------------------------- */
+/* ---- deadlock ---------------------------------------------------------- */
 
 /* What a split waits for, with what is missing. */
 static void describe_wait(struct emu_cta *cta, struct strbuf *out,

@@ -33,8 +33,7 @@ void emu_cta_wake(struct emu_cta *cta, enum wait_kind kind, uint32_t object) {
         emu_warp_wake(&cta->warps[w], kind, object);
 }
 
-/* ---- divergence
- * -------------------------------------------------------------- */
+/* ---- divergence -------------------------------------------------------- */
 
 /* Takes a free place; the number of places bounds the depth of divergence. */
 static int32_t new_split(struct emu_warp *warp, uint32_t mask, int32_t pc,
@@ -127,8 +126,7 @@ void emu_warp_exit_lanes(struct emu_warp *warp, uint32_t lanes) {
     emu_warp_check_end(warp);
 }
 
-/* ---- one warp's turn
- * ----------------------------------------------------------- */
+/* ---- one warp's turn --------------------------------------------------- */
 
 static bool is_runnable(const struct split *s) {
     return s->in_use && s->wait == WAIT_NONE;
@@ -231,10 +229,10 @@ static void run_warp(struct emu_warp *warp, uint64_t turn) {
     }
 }
 
-/* ---- the CTA
- * -------------------------------------------------------------------- */
+/* ---- the CTA ----------------------------------------------------------- */
 
-/* A random warp that can run; under the timeline the one with the earliest clock. */
+/* A random warp that can run; under the timeline the one with the earliest
+ * clock. */
 static struct emu_warp *pick_warp(struct emu_cta *cta) {
     struct emu_warp *pick = NULL;
     uint64_t count = 0;

@@ -30,8 +30,8 @@ static struct box box_of(const uint8_t map[128], const int32_t coordinates[5]) {
     return box;
 }
 
-/* Global address of element 0 of a row of the box; false: the row is outside.
- */
+/* Global address of element 0 of a row of the box; false: the row is
+ * outside. */
 static bool row_address(const struct box *box, uint32_t row,
                         uint64_t *out_address) {
     uint64_t address = box->map.address;
@@ -96,8 +96,8 @@ static void store_row(struct access *a, const struct box *box, uint32_t row,
         memcpy(to, bytes + first * box->element, size);
 }
 
-/* Copies a row between its linear form and its swizzled place in shared memory.
- */
+/* Copies a row between its linear form and its swizzled place in shared
+ * memory. */
 static void shared_row(struct emu_cta *cta, const struct box *box,
                        uint32_t shared, uint32_t row, uint8_t *bytes,
                        bool to_shared) {
@@ -111,8 +111,7 @@ static void shared_row(struct emu_cta *cta, const struct box *box,
     }
 }
 
-/* ---- reading operands
- * ------------------------------------------------------------- */
+/* ---- reading operands -------------------------------------------------- */
 
 /* Why these bytes are no map for the instruction, or NULL.  They come from
  * memory that the kernel may have written. */
@@ -179,8 +178,7 @@ static uint32_t shared_operand(struct emu_warp *warp,
     return (uint32_t)offset;
 }
 
-/* ---- loads
- * -------------------------------------------------------------------------- */
+/* ---- loads ------------------------------------------------------------- */
 
 /* The bytes are there: readable by whoever sees the mbarrier complete. */
 static void land(struct emu_cta *cta, struct pending_copy *copy) {
@@ -290,9 +288,7 @@ EXEC(bulk_load) {
     return EMU_STEP_NEXT;
 }
 
-/* ---- stores
- * ---------------------------------------------------------------------------
- */
+/* ---- stores ------------------------------------------------------------ */
 
 /* The source counts as being read until the group is waited for. */
 static void begin_store(struct emu_warp *warp, int lane, struct bulk_op *op,

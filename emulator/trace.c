@@ -5,8 +5,8 @@
  * its unit is free; a unit is busy for lanes / rate.  Each quarter of the
  * multiprocessor (warp number modulo 4) has a quarter of each unit.  Memory has
  * a latency and a rate, caches are not modelled.  Under the timeline the warp
- * with the earliest clock runs next, so that the interleaving is the timed one.
- */
+ * with the earliest clock runs next, so that the interleaving is the timed
+ * one. */
 #include "emulator/trace.h"
 
 #include "emulator/exec.h"
@@ -73,8 +73,8 @@ struct trace *emu_trace_create(struct emu_cta *cta) {
     if (!trace)
         abort();
     trace->out = cta->grid->options->trace;
-    /* Dense bf16: 2048 FLOP a cycle and multiprocessor on sm_80, 4096 on sm_90.
-     */
+    /* Dense bf16: 2048 FLOP a cycle and multiprocessor on sm_80, 4096 on
+     * sm_90. */
     trace->mma_flop_per_cycle =
         (cta->grid->module->sm >= 90 ? 4096u : 2048u) / QUARTERS;
     fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n", trace->out);

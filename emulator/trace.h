@@ -9,8 +9,8 @@ struct trace;
 /* Starts the trace of a CTA into emu_options.trace. */
 struct trace *emu_trace_create(struct emu_cta *cta);
 
-/* An instruction is about to execute: advances the warp's clock and the unit.
- */
+/* An instruction is about to execute: advances the warp's clock and the
+ * unit. */
 void emu_trace_issue(struct trace *trace, struct emu_warp *warp,
                      const struct emu_inst *inst);
 

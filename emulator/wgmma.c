@@ -142,8 +142,7 @@ static uint32_t first_row(const struct emu_warp *warp) {
     return (uint32_t)warp->index % 4 * 16;
 }
 
-/* ---- computing
- * ------------------------------------------------------------------------ */
+/* ---- computing --------------------------------------------------------- */
 
 struct product {
     float a[K_SIZE][16];
@@ -242,8 +241,7 @@ static void complete(struct emu_warp *warp, const struct wgmma_op *op) {
     }
 }
 
-/* ---- registers in flight
- * ------------------------------------------------------------------ */
+/* ---- registers in flight ----------------------------------------------- */
 
 /* Flags of the registers that the operation uses, set or cleared. */
 static void mark_registers(struct emu_warp *warp, const struct emu_inst *inst,
@@ -297,8 +295,8 @@ void emu_wgmma_note_writes(struct emu_warp *warp, const struct emu_inst *inst) {
         warp->reg_flight[inst->dst[i].reg] |= UNFENCED;
 }
 
-/* The first wgmma needs a fence in any case, later ones when a register that they
- * use was written since. */
+/* The first wgmma needs a fence in any case, later ones when a register that
+ * they use was written since. */
 static void check_fenced(struct emu_warp *warp, const struct emu_inst *inst) {
     const struct emu_module *module = warp->cta->grid->module;
     const char *name = NULL;
@@ -318,9 +316,7 @@ static void check_fenced(struct emu_warp *warp, const struct emu_inst *inst) {
                        "%s was written and no wgmma.fence followed", name);
 }
 
-/* ---- instructions
- * -----------------------------------------------------------------------------
- */
+/* ---- instructions ------------------------------------------------------ */
 
 /* Only when they are added to: scale-d false overwrites them. */
 static void check_accumulators(struct emu_warp *warp,
