@@ -17,8 +17,7 @@
 #include "passes/target_limits.h"
 #include "support/vec.h"
 
-/* ---- Names
- * --------------------------------------------------------------------- */
+/* ---- Names ------------------------------------------------------------- */
 
 static const char *const stage_names[] = {
     "attn",           "mask-blocks", "tile",
@@ -60,8 +59,7 @@ bool compile_target_is_supported(const char *name) {
     return target_limits_find(name) && ptx_target_find(name);
 }
 
-/* ---- Choices
- * --------------------------------------------------------------------- */
+/* ---- Choices ----------------------------------------------------------- */
 
 /* Names of the attentions, comma-separated, for a message. */
 static const char *attention_names(struct arena *arena,
@@ -189,8 +187,7 @@ bool compile_check(struct arena *arena, struct source_set *sources,
     return diag_error_count(diags) == errors;
 }
 
-/* ---- One compilation
- * ----------------------------------------------------------------- */
+/* ---- One compilation --------------------------------------------------- */
 
 /* What the stage hook needs. */
 struct compilation {

@@ -58,8 +58,8 @@ struct compile_dump {
     size_t length;
 };
 
-/* The result for one attention and one target.  One PTX module per attention.
- */
+/* The result for one attention and one target.  One PTX module per
+ * attention. */
 struct compiled {
     const struct attention *attention; /* borrowed from the spec */
     const char *target;
@@ -110,8 +110,8 @@ bool compile_attention(struct arena *arena, struct source_set *sources,
                        struct diag_sink *diags, struct compiled *out_compiled);
 
 /* Checks a text called `name` and compiles the attention `entry` (NULL: the
- * only one): frontend_check_text, compile_select and compile_attention in one.
- */
+ * only one): frontend_check_text, compile_select and compile_attention in
+ * one. */
 bool compile_text(struct arena *arena, struct source_set *sources,
                   const char *name, const char *text, size_t length,
                   const char *entry, const struct frontend_options *frontend,

@@ -75,8 +75,7 @@ struct kernel_info *facts_of_attention(struct arena *arena,
     return info;
 }
 
-/* ---- Reads
- * ------------------------------------------------------------------------- */
+/* ---- Reads ------------------------------------------------------------- */
 
 static void visit_read(void *data, const struct expr *node) {
     bool *found = data;
@@ -114,8 +113,7 @@ bool facts_has_item(const struct attention *attention, enum item_kind kind) {
     return false;
 }
 
-/* ---- Extern files
- * ---------------------------------------------------------------- */
+/* ---- Extern files ------------------------------------------------------ */
 
 struct file_list {
     struct arena *arena;

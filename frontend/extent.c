@@ -2,8 +2,8 @@
  *
  * A fn call is put in by binding its parameters to the arguments' expressions;
  * a let is its value.  The code has no branches, so a division in an arm of ?:
- * that is not taken still runs: a zero divisor there makes the launch fail.
- */
+ * that is not taken still runs: a zero divisor there makes the launch
+ * fail. */
 #include "frontend/ast.h"
 #include "support/vec.h"
 

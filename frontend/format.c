@@ -15,8 +15,8 @@
 
 enum { INDENT = 4, WORD_COLUMN = 9, LINE_MAX_COLUMNS = 96 };
 
-/* A line of code with a comment behind it, to be aligned with its neighbours.
- */
+/* A line of code with a comment behind it, to be aligned with its
+ * neighbours. */
 struct trailing {
     size_t at;      /* byte of the output where the blanks before it start */
     size_t column;  /* of that byte */

@@ -155,8 +155,8 @@ static bool head_dim(struct builder *b, const struct syn *syntax, int *out) {
     return false;
 }
 
-/* `head_dim 128;` for q, k and v, or `head_dim 192, 128;` for q and k, then v.
- */
+/* `head_dim 128;` for q, k and v, or `head_dim 192, 128;` for q and k,
+ * then v. */
 static void add_head_dim(struct builder *b, const struct syn_item *item) {
     size_t count = item->values.exprs.count;
     if (count > 2) {
@@ -426,8 +426,8 @@ static bool comes_once(enum syn_item_kind kind) {
            kind == SYN_SCALE || kind == SYN_SCHEDULE;
 }
 
-/* False with an error for a second dtype, head_dim, group, scale or schedule.
- */
+/* False with an error for a second dtype, head_dim, group, scale or
+ * schedule. */
 static bool is_first(struct builder *b, const struct syn_item *item) {
     struct source_range *first = &b->first[item->kind];
     if (comes_once(item->kind) && first->file) {

@@ -367,8 +367,8 @@ static struct expr *check_select(struct sema *sema, struct env *env,
 
 /* ---- calls and reads ----------------------------------------------------- */
 
-/* Checks all arguments, so that each fault is reported; false if one is wrong.
- */
+/* Checks all arguments, so that each fault is reported; false if one is
+ * wrong. */
 static bool check_args(struct sema *sema, struct env *env,
                        const struct syn *syntax, struct expr **args) {
     bool good = true;

@@ -1,8 +1,8 @@
 /* Extern fns: finding the CUDA file and comparing the signature that it gives.
  *
  * The comparison is textual and lenient: it looks for `name(type, type)` behind
- * a result type and speaks up only where it is sure.  NVRTC has the last word.
- */
+ * a result type and speaks up only where it is sure.  NVRTC has the last
+ * word. */
 #include <ctype.h>
 #include <string.h>
 
@@ -32,8 +32,8 @@ static char *code_only(struct arena *arena, const struct source_file *file) {
     return code;
 }
 
-/* Next place of `name` as a whole word followed by '(', from `at`; NULL: none.
- */
+/* Next place of `name` as a whole word followed by '(', from `at`; NULL:
+ * none. */
 static const char *find_function(const char *at, const char *name) {
     size_t length = strlen(name);
     for (const char *p = at; (p = strstr(p, name)); p += length) {

@@ -51,8 +51,8 @@ void accuracy_check(const struct ref_result *reference, const float *o,
                     const float *lse, const int64_t *sizes, int64_t dim_v,
                     enum scalar_type dtype, struct accuracy *out);
 
-/* The report as text, several lines: figures, bounds, worst row, what differs.
- */
+/* The report as text, several lines: figures, bounds, worst row, what
+ * differs. */
 void accuracy_print(const struct accuracy *accuracy, struct strbuf *out);
 
 /* The same as one JSON object. */

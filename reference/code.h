@@ -164,8 +164,8 @@ struct ref_program {
     uint32_t scale_slot; /* .f, valid if has_scale */
 };
 
-/* The slots of one evaluator, presets, sizes and everything per call filled in.
- */
+/* The slots of one evaluator, presets, sizes and everything per call
+ * filled in. */
 union ref_slot *ref_slots_create(struct arena *arena,
                                  const struct ref_program *program,
                                  const struct ref_call *call);

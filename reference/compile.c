@@ -57,8 +57,8 @@ static uint32_t slot_for(struct compiler *c, enum rate rate) {
 }
 
 /* Gives a temporary's slot back after its use by a step of rate `user`.  A
- * steady slot that varying code reads stays taken: the row program runs first.
- */
+ * steady slot that varying code reads stays taken: the row program runs
+ * first. */
 static void release(struct compiler *c, struct value value, enum rate user) {
     if (!value.owned)
         return;
@@ -195,8 +195,8 @@ static struct value compile_select(struct compiler *c, const struct expr *expr,
     return emit(c, REF_SELECT_I + field, field, in, 3);
 }
 
-/* Casts to i32 saturate; i32 to f32 rounds once, or is exact where s is in it.
- */
+/* Casts to i32 saturate; i32 to f32 rounds once, or is exact where s is
+ * in it. */
 static struct value compile_cast(struct compiler *c, const struct expr *expr,
                                  struct frame *frame) {
     struct value x = compile(c, expr->args[0], frame);

@@ -76,8 +76,8 @@ struct ref_program *ref_compile(struct arena *arena,
 float ref_scale(const struct ref_program *program, const struct ref_call *call);
 
 /* Runs a call on `threads` host threads (0: as many as there are cores).  The
- * result does not depend on their number.  Scratch memory comes from `arena`.
- */
+ * result does not depend on their number.  Scratch memory comes from
+ * `arena`. */
 void ref_run(struct arena *arena, const struct ref_program *program,
              const struct ref_call *call, int threads,
              struct ref_result *result);

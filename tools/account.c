@@ -127,8 +127,8 @@ struct account account_of(struct arena *arena,
     int dim_qk = schedule_padded_dim(attention->head_dim_qk);
     double block = 2.0 * plan->tile_n * (dim_qk + attention->head_dim_v);
     count_items(arena, attention, &a);
-    /* Softmax on a pair: fold the scale (fma), maximum, sum, half a conversion.
-     */
+    /* Softmax on a pair: fold the scale (fma), maximum, sum, half a
+     * conversion. */
     const double softmax_lanes = 3.5;
     a.amount[UNIT_MMA] = 2 * pairs * (dim_qk + attention->head_dim_v);
     a.amount[UNIT_MUFU] = pairs * (1 + a.score_mufu);

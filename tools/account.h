@@ -3,8 +3,8 @@
  *
  * A model, not a measurement: it counts the work that any schedule with this
  * tile must do and divides by the rate of each unit.  The unit that needs most
- * cycles bounds the kernel from below; latencies and issue slots are not in it.
- */
+ * cycles bounds the kernel from below; latencies and issue slots are not
+ * in it. */
 #ifndef ATTN_TOOLS_ACCOUNT_H
 #define ATTN_TOOLS_ACCOUNT_H
 

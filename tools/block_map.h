@@ -23,8 +23,8 @@ struct block_map {
     int64_t kept, pairs;
 };
 
-/* Map of query head h of batch b.  A tile that crosses kv_len is never whole.
- */
+/* Map of query head h of batch b.  A tile that crosses kv_len is never
+ * whole. */
 struct block_map block_map_create(struct arena *arena,
                                   const struct ref_program *program,
                                   const struct ref_call *call, int64_t b,

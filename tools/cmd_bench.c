@@ -1,6 +1,6 @@
 /* attnc bench: median time of a launch on the GPU by CUDA events, the rate over
- * the pairs that the mask keeps, and what share of each unit's limit that is.
- */
+ * the pairs that the mask keeps, and what share of each unit's limit
+ * that is. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>

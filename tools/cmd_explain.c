@@ -98,8 +98,8 @@ static void print_plan(const struct explain *e, struct strbuf *out) {
     strbuf_printf(out,
                   "  shared       %sQ %d + %d stages x (K %d + V %d) + block "
                   "list %d = %d bytes",
-                  p->q_stages > 1 ? "2 x " : "", p->shared_q, p->stages, p->shared_k, p->shared_v,
-                  p->shared_list, p->shared_bytes);
+                  p->q_stages > 1 ? "2 x " : "", p->shared_q, p->stages,
+                  p->shared_k, p->shared_v, p->shared_list, p->shared_bytes);
     if (limits)
         strbuf_printf(out, " of %d", limits->shared_per_cta);
     strbuf_printf(out,

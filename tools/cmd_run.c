@@ -178,8 +178,8 @@ static int print_json(struct run *run) {
     return json_print(&json, session);
 }
 
-/* True if an array or a trace goes to standard output: the report moves aside.
- */
+/* True if an array or a trace goes to standard output: the report moves
+ * aside. */
 static bool stdout_taken(const struct options *o) {
     return (o->o && strcmp(o->o, "-") == 0) ||
            (o->lse && strcmp(o->lse, "-") == 0) ||

@@ -1,6 +1,6 @@
 /* A GPU and one compiled attention on it, for run and bench: libattn for
- * compile, load and launch, the driver's table for memory, streams and events.
- */
+ * compile, load and launch, the driver's table for memory, streams and
+ * events. */
 #ifndef ATTN_TOOLS_GPU_H
 #define ATTN_TOOLS_GPU_H
 

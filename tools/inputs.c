@@ -71,8 +71,8 @@ static const struct param *find_param(const struct attention *attention,
     return NULL;
 }
 
-/* Bits of an option's value for the parameter's type; false if it does not fit.
- */
+/* Bits of an option's value for the parameter's type; false if it does not
+ * fit. */
 static bool convert_param(const struct option_param *given,
                           enum value_type type, uint32_t *out_bits) {
     switch (type) {
@@ -246,8 +246,8 @@ static bool float_fits(double value, enum scalar_type type) {
     return !isfinite(value) || isfinite(round_to_scalar(value, type));
 }
 
-/* Index of the first element that does not fit the tensor's type, -1 for none.
- */
+/* Index of the first element that does not fit the tensor's type, -1 for
+ * none. */
 static int64_t copy_array(struct input_tensor *t, const struct npy *array) {
     for (int64_t i = 0; i < t->count; i++) {
         if (is_float(t->tensor->type)) {
@@ -369,8 +369,8 @@ static int unknown_tensor(struct session *session,
     return STATUS_OK;
 }
 
-/* Fills the tensors that options give; every used one must be given if `need`.
- */
+/* Fills the tensors that options give; every used one must be given if
+ * `need`. */
 static int apply_tensors(struct session *session, struct inputs *in,
                          bool need) {
     const struct attention *attention = in->attention;

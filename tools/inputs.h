@@ -46,8 +46,8 @@ int inputs_add_matrices(struct session *session, struct inputs *inputs);
  * and lacks ("--param cap=VALUE"), in the arena; NULL when all are there. */
 const char *inputs_missing(struct arena *arena, const struct inputs *inputs);
 
-/* The call for the reference; borrows from `inputs`, tensor views in the arena.
- */
+/* The call for the reference; borrows from `inputs`, tensor views in the
+ * arena. */
 struct ref_call inputs_reference_call(struct arena *arena,
                                       const struct inputs *inputs);
 

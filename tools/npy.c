@@ -2,8 +2,8 @@
  *
  * The format (numpy/lib/format.py): "\x93NUMPY", version, header length (16
  * bits in 1.0, 32 bits from 2.0), a Python dict literal with the keys descr,
- * fortran_order and shape, padded with blanks to a newline, then the elements.
- */
+ * fortran_order and shape, padded with blanks to a newline, then the
+ * elements. */
 #include "tools/npy.h"
 
 #include <errno.h>

@@ -65,8 +65,8 @@ double npy_get_float(const struct npy *array, int64_t index);
 /* True for float16, float32 and float64. */
 bool npy_is_float(enum npy_type type);
 
-/* Writes an array in format 1.0 ("-": standard output).  Result as npy_parse.
- */
+/* Writes an array in format 1.0 ("-": standard output).  Result as
+ * npy_parse. */
 const char *npy_write(struct arena *arena, const char *path,
                       const struct npy *array);
 

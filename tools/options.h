@@ -86,8 +86,8 @@ enum options_result {
     OPTIONS_WRONG
 };
 
-/* Parses argv[1..].  WRONG: *message (NULL otherwise) says what, in the arena.
- */
+/* Parses argv[1..].  WRONG: *message (NULL otherwise) says what, in the
+ * arena. */
 enum options_result options_parse(struct arena *arena, int argc,
                                   char *const *argv, struct options *out,
                                   const char **message);

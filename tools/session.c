@@ -26,8 +26,8 @@ struct session session_create(struct arena *arena,
     return session;
 }
 
-/* NO_COLOR (no-color.org) and a stream that is no terminal switch colour off.
- */
+/* NO_COLOR (no-color.org) and a stream that is no terminal switch colour
+ * off. */
 static bool use_colour(const struct options *options) {
     if (options->color != COLOR_AUTO)
         return options->color == COLOR_ALWAYS;
