@@ -69,12 +69,15 @@ static struct ptx_operand add_index(struct isel *is, struct read_plan *plan,
     bool constant = index.kind == PTX_OPERAND_IMM;
     if (constant && index.value <= 0 && ptx_is_reg(address))
         return address; /* index 0, which every axis has */
-    if (!constant)
-        index = ptx_def(k, PTX_MAX_S32, "r", index, ptx_imm(0));
+    /* In this order an empty axis gives 0, where the launcher has something. */
     index = ptx_def(k, PTX_MIN_S32, "r", index, last_index(is, plan, axis));
-    struct ptx_operand stride = isel_param_stride(is, arg, axis);
-    struct ptx_operand wide = ptx_def(k, PTX_MUL_WIDE_S32, "rd", index,
-                                      ptx_imm(isel_element_bytes(arg)));
+    index = ptx_def(k, PTX_MAX_S32, "r", index, ptx_imm(0));
+    /* The clamped index is not negative: with its upper half known to be 0 the
+     * product takes two multiplications instead of three. */
+    struct ptx_operand stride = ptx_def(
+        k, PTX_SHL_B64, "rd", isel_param_stride(is, arg, axis),
+        ptx_imm(__builtin_ctz((unsigned)isel_element_bytes(arg))));
+    struct ptx_operand wide = ptx_def(k, PTX_CVT_U64_U32, "rd", index);
     if (!ptx_is_reg(address))
         return ptx_def(k, PTX_MUL_LO_S64, "rd", wide, stride);
     return ptx_def(k, PTX_MAD_LO_S64, "rd", wide, stride, address);
