@@ -65,6 +65,41 @@ static const struct {
      ", vector<64x32xf32>) -> vector<64x32xf32>", "64x64 times 32x64 into 64x32"},
     {"\"attn.dot\"(%a, %f32s, %s) {transpose_b} : (memref<64x64xbf16" WG ", memref<32x64xf32" WG
      ", vector<64x32xf32>) -> vector<64x32xf32>", "same 16-bit float type"},
+    /* wgmma, wait */
+    {"\"attn.wgmma\"(%a, %b, %s) {transpose_b} : (memref<64x64xbf16" WG ", memref<32x64xbf16" WG
+     ", vector<64x32xf32>) -> vector<64x32xf32>", NULL},
+    {"\"attn.wgmma\"(%h, %b, %acc) : (vector<64x32xbf16>, memref<32x64xbf16" WG
+     ", vector<64x64xf32>) -> vector<64x64xf32>", NULL},
+    {"\"attn.wgmma\"(%a, %b, %s) : (memref<64x64xbf16" WG ", memref<32x64xbf16" WG
+     ", vector<64x32xf32>) -> vector<64x32xf32>", "64x64 times 32x64 into 64x32"},
+    {"\"attn.wgmma\"(%a, %f32s, %s) {transpose_b} : (memref<64x64xbf16" WG ", memref<32x64xf32" WG
+     ", vector<64x32xf32>) -> vector<64x32xf32>", "same 16-bit float type"},
+    {"\"attn.wgmma_wait\"(%acc) {pending = 9 : i32} : (vector<64x64xf32>) -> vector<64x64xf32>",
+     "pending is 9"},
+    /* panels, mbarriers, TMA */
+    {"\"attn.shared\"() {name = \"k\", byte_offset = 1024 : i32, swizzle_bytes = 128 : i32} : ()"
+     " -> memref<2x32x64xbf16" WG, NULL},
+    {"\"attn.shared\"() {name = \"k\", byte_offset = 512 : i32, swizzle_bytes = 128 : i32} : ()"
+     " -> memref<2x32x64xbf16" WG, "multiple of 1024"},
+    {"\"attn.shared\"() {name = \"k\", byte_offset = 0 : i32, swizzle_bytes = 96 : i32} : ()"
+     " -> memref<32x64xbf16" WG, "swizzle_bytes is 96"},
+    {"\"attn.shared\"() {name = \"k\", byte_offset = 0 : i32, swizzle_bytes = 128 : i32} : ()"
+     " -> memref<32x80xbf16" WG, "no whole panels"},
+    {"\"attn.mbarriers\"() {name = \"full\", byte_offset = 4 : i32, arrivals = 1 : i32} : ()"
+     " -> memref<2xi64" WG, "multiple of 8"},
+    {"\"attn.mbarriers\"() {name = \"full\", byte_offset = 8 : i32, arrivals = 0 : i32} : ()"
+     " -> memref<2xi64" WG, "0 arrivals"},
+    {"\"attn.mbarrier_wait\"(%c, %i, %i) : (memref<2x32x64xbf16" WG ", i32, i32) -> ()",
+     "takes mbarriers"},
+    {"\"attn.tma_load\"(%q, %i, %i, %i, %c, %b, %i) : (" QK ", i32, i32, i32,"
+     " memref<2x32x64xbf16" WG ", memref<32x64xbf16" WG ", i32) -> ()",
+     "tile must be a shared memref of rank 2"},
+    /* roles and votes */
+    {"\"attn.set_max_registers\"() {count = 250 : i32, action = \"increase\"} : () -> ()",
+     "count is 250"},
+    {"\"attn.bar_sync\"(%i) {threads = 100 : i32} : (i32) -> ()", "threads is 100"},
+    {"\"attn.vote_any\"(%p) : (i1) -> i1", NULL},
+    {"\"attn.partial_max\"(%s) : (vector<64x32xf32>) -> vector<64x4xf32>", "tile of i32"},
     /* softmax */
     {"\"attn.softmax_step\"(%acc, %m, %l, %s, %b) : (vector<64x64xf32>, vector<64x1xf32>,"
      " vector<64x4xf32>, vector<64x32xf32>, memref<32x64xbf16" WG ") -> (vector<64x64xf32>,"
