@@ -80,10 +80,6 @@ MlirType ir_type_shared(MlirType element, int rank, const int64_t *shape) {
         element, rank, shape, shared_space(mlirTypeGetContext(element)));
 }
 
-MlirType ir_element_type(MlirType type) {
-    return mlirTypeIsAShaped(type) ? mlirShapedTypeGetElementType(type) : type;
-}
-
 MlirType ir_with_element(MlirType type, MlirType element) {
     if (!ir_is_vector(type))
         return element;
@@ -92,15 +88,6 @@ MlirType ir_with_element(MlirType type, MlirType element) {
     for (int i = 0; i < rank; i++)
         shape[i] = ir_extent(type, i);
     return mlirVectorTypeGet(rank, shape, element);
-}
-
-bool ir_is_scalar(MlirType type) {
-    return mlirTypeIsAInteger(type) || mlirTypeIsAFloat(type) ||
-           mlirTypeIsAIndex(type);
-}
-
-bool ir_is_vector(MlirType type) {
-    return mlirTypeIsAVector(type);
 }
 
 bool ir_is_tile(MlirType type) {
@@ -117,23 +104,12 @@ bool ir_is_column(MlirType type) {
            ir_extent(type, 0) == 1 && ir_extent(type, 1) > 1;
 }
 
-bool ir_is_memref(MlirType type) {
-    return mlirTypeIsAMemRef(type);
-}
-
 bool ir_is_shared(MlirType type) {
     if (!ir_is_memref(type))
         return false;
     MlirAttribute space = mlirMemRefTypeGetMemorySpace(type);
     return !mlirAttributeIsNull(space) &&
            mlirAttributeEqual(space, shared_space(mlirTypeGetContext(type)));
-}
-
-bool ir_is_float(MlirType type) {
-    return mlirTypeIsAFloat(ir_element_type(type));
-}
-bool ir_is_f32(MlirType type) {
-    return mlirTypeIsAF32(ir_element_type(type));
 }
 
 /* Element is a signless integer of `width` bits. */
@@ -148,16 +124,6 @@ bool ir_is_i32(MlirType type) {
 }
 bool ir_is_bool(MlirType type) {
     return is_integer_of(type, 1);
-}
-
-int ir_rank(MlirType type) {
-    return mlirTypeIsAShaped(type) ? (int)mlirShapedTypeGetRank(type) : 0;
-}
-
-int64_t ir_extent(MlirType type, int axis) {
-    return mlirShapedTypeIsDynamicDim(type, axis)
-               ? -1
-               : mlirShapedTypeGetDimSize(type, axis);
 }
 
 int64_t ir_rows(MlirType type) {

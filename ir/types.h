@@ -48,14 +48,24 @@ MlirType ir_type_workspace(MlirType element);
 MlirType ir_type_shared(MlirType element, int rank, const int64_t *shape);
 
 /* The element type of a vector or memref, the type itself of a scalar. */
-MlirType ir_element_type(MlirType type);
+static inline MlirType ir_element_type(MlirType type) {
+    return mlirTypeIsAShaped(type) ? mlirShapedTypeGetElementType(type) : type;
+}
+
 /* The type with another element type; a scalar becomes `element`. */
 MlirType ir_with_element(MlirType type, MlirType element);
 
 /* An integer, float or index. */
-bool ir_is_scalar(MlirType type);
+static inline bool ir_is_scalar(MlirType type) {
+    return mlirTypeIsAInteger(type) || mlirTypeIsAFloat(type) ||
+           mlirTypeIsAIndex(type);
+}
+
 /* A vector of any rank. */
-bool ir_is_vector(MlirType type);
+static inline bool ir_is_vector(MlirType type) {
+    return mlirTypeIsAVector(type);
+}
+
 /* vector<MxNxT>, M > 1 and N > 1. */
 bool ir_is_tile(MlirType type);
 /* vector<Mx1xT>. */
@@ -63,22 +73,39 @@ bool ir_is_row(MlirType type);
 /* vector<1xNxT>, N > 1. */
 bool ir_is_column(MlirType type);
 /* A memref of any memory space. */
-bool ir_is_memref(MlirType type);
+static inline bool ir_is_memref(MlirType type) {
+    return mlirTypeIsAMemRef(type);
+}
+
 /* A memref in workgroup memory. */
 bool ir_is_shared(MlirType type);
 /* The element is a float of any width. */
-bool ir_is_float(MlirType type);
+static inline bool ir_is_float(MlirType type) {
+    return mlirTypeIsAFloat(ir_element_type(type));
+}
+
 /* The element is f32. */
-bool ir_is_f32(MlirType type);
+static inline bool ir_is_f32(MlirType type) {
+    return mlirTypeIsAF32(ir_element_type(type));
+}
+
 /* The element is i32. */
 bool ir_is_i32(MlirType type);
 /* The element is i1. */
 bool ir_is_bool(MlirType type);
 
 /* Rank of a vector or memref; 0 for a scalar. */
-int ir_rank(MlirType type);
+static inline int ir_rank(MlirType type) {
+    return mlirTypeIsAShaped(type) ? (int)mlirShapedTypeGetRank(type) : 0;
+}
+
 /* Extent of an axis, -1 when dynamic. */
-int64_t ir_extent(MlirType type, int axis);
+static inline int64_t ir_extent(MlirType type, int axis) {
+    return mlirShapedTypeIsDynamicDim(type, axis)
+               ? -1
+               : mlirShapedTypeGetDimSize(type, axis);
+}
+
 /* Rows of a rank-2 vector; 1 for a scalar. */
 int64_t ir_rows(MlirType type);
 /* Columns of a rank-2 vector; 1 for a scalar. */

@@ -136,18 +136,6 @@ static MlirAttribute get_attr(MlirOperation op, const char *name) {
     return mlirOperationGetAttributeByName(op, ir_ref(name));
 }
 
-bool ir_has_attr(MlirOperation op, const char *name) {
-    return !mlirAttributeIsNull(get_attr(op, name));
-}
-
-void ir_set_attr(MlirOperation op, const char *name, MlirAttribute value) {
-    mlirOperationSetAttributeByName(op, ir_ref(name), value);
-}
-
-void ir_remove_attr(MlirOperation op, const char *name) {
-    mlirOperationRemoveAttributeByName(op, ir_ref(name));
-}
-
 int64_t ir_int_attr(MlirOperation op, const char *name, int64_t missing) {
     MlirAttribute attr = get_attr(op, name);
     if (mlirAttributeIsNull(attr) || !mlirAttributeIsAInteger(attr))
@@ -185,10 +173,6 @@ MlirOperation ir_find_func(MlirOperation module, const char *name) {
         if (ir_is_op(op, "func.func") && strcmp(ir_func_name(op), name) == 0)
             return op;
     return (MlirOperation){NULL};
-}
-
-const char *ir_func_name(MlirOperation func) {
-    return ir_text_attr(func, "sym_name");
 }
 
 MlirOperation ir_symbol_func(MlirOperation module, MlirOperation op,
@@ -268,15 +252,6 @@ void ir_func_set_arg_attr(MlirOperation func, size_t i, const char *name,
                 mlirArrayAttrGet(context, (intptr_t)count, dictionaries));
 }
 
-const char *ir_kernel_kind(MlirOperation func) {
-    return ir_text_attr(func, "attn.kernel");
-}
-
-void ir_set_kernel_kind(MlirOperation func, const char *kind) {
-    ir_set_attr(func, "attn.kernel",
-                ir_attr_string(mlirOperationGetContext(func), kind));
-}
-
 bool ir_kernel_tile(MlirOperation func, int *out_m, int *out_n) {
     MlirAttribute attr = get_attr(func, "attn.tile");
     if (mlirAttributeIsNull(attr) || !mlirAttributeIsADenseI32Array(attr) ||
@@ -291,24 +266,6 @@ void ir_set_kernel_tile(MlirOperation func, int m, int n) {
     int32_t tile[2] = {m, n};
     ir_set_attr(func, "attn.tile",
                 mlirDenseI32ArrayGet(mlirOperationGetContext(func), 2, tile));
-}
-
-int ir_kernel_warps(MlirOperation func) {
-    return (int)ir_int_attr(func, "attn.warps", 0);
-}
-
-void ir_set_kernel_warps(MlirOperation func, int warps) {
-    ir_set_attr(func, "attn.warps",
-                ir_attr_i32(mlirOperationGetContext(func), warps));
-}
-
-int ir_kernel_shared_bytes(MlirOperation func) {
-    return (int)ir_int_attr(func, "attn.shared_bytes", 0);
-}
-
-void ir_set_kernel_shared_bytes(MlirOperation func, int bytes) {
-    ir_set_attr(func, "attn.shared_bytes",
-                ir_attr_i32(mlirOperationGetContext(func), bytes));
 }
 
 /* An array of strings: postfix code is stored as words. */
@@ -368,13 +325,4 @@ const char **ir_words(struct arena *arena, MlirAttribute array,
     }
     *out_count = count;
     return words;
-}
-
-const char *ir_module_target(MlirOperation module) {
-    return ir_text_attr(module, "attn.target");
-}
-
-void ir_set_module_target(MlirOperation module, const char *target) {
-    ir_set_attr(module, "attn.target",
-                ir_attr_string(mlirOperationGetContext(module), target));
 }

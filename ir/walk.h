@@ -82,11 +82,22 @@ MlirOperation *ir_collect(struct arena *arena, MlirOperation root,
 /* ---- Attributes ---------------------------------------------------------- */
 
 /* Whether the op has an attribute, inherent or discardable. */
-bool ir_has_attr(MlirOperation op, const char *name);
+static inline bool ir_has_attr(MlirOperation op, const char *name) {
+    return !mlirAttributeIsNull(
+        mlirOperationGetAttributeByName(op, ir_ref(name)));
+}
+
 /* Adds or replaces an attribute. */
-void ir_set_attr(MlirOperation op, const char *name, MlirAttribute value);
+static inline void ir_set_attr(MlirOperation op, const char *name,
+                               MlirAttribute value) {
+    mlirOperationSetAttributeByName(op, ir_ref(name), value);
+}
+
 /* Removes an attribute; none of that name is fine. */
-void ir_remove_attr(MlirOperation op, const char *name);
+static inline void ir_remove_attr(MlirOperation op, const char *name) {
+    mlirOperationRemoveAttributeByName(op, ir_ref(name));
+}
+
 /* An integer attribute, `missing` when it is absent. */
 int64_t ir_int_attr(MlirOperation op, const char *name, int64_t missing);
 /* A string or symbol attribute (borrowed from the context), NULL when
@@ -98,7 +109,10 @@ const char *ir_text_attr(MlirOperation op, const char *name);
 /* A function of the module by name, null when there is none. */
 MlirOperation ir_find_func(MlirOperation module, const char *name);
 /* Name of a function; borrowed from the context. */
-const char *ir_func_name(MlirOperation func);
+static inline const char *ir_func_name(MlirOperation func) {
+    return ir_text_attr(func, "sym_name");
+}
+
 /* The function that a symbol attribute of `op` names; null when absent. */
 MlirOperation ir_symbol_func(MlirOperation module, MlirOperation op,
                              const char *attr);
@@ -127,21 +141,42 @@ void ir_func_set_arg_attr(MlirOperation func, size_t i, const char *name,
 MlirAttribute ir_func_arg_attr(MlirOperation func, size_t i, const char *name);
 
 /* attn.kernel: "main", "summary"; NULL: no kernel. */
-const char *ir_kernel_kind(MlirOperation func);
+static inline const char *ir_kernel_kind(MlirOperation func) {
+    return ir_text_attr(func, "attn.kernel");
+}
+
 /* Makes the function a kernel of this kind. */
-void ir_set_kernel_kind(MlirOperation func, const char *kind);
+static inline void ir_set_kernel_kind(MlirOperation func, const char *kind) {
+    ir_set_attr(func, "attn.kernel",
+                ir_attr_string(mlirOperationGetContext(func), kind));
+}
+
 /* attn.tile = array<i32: M, N>; false when absent. */
 bool ir_kernel_tile(MlirOperation func, int *out_m, int *out_n);
 /* Sets it: rows and columns of the score tile. */
 void ir_set_kernel_tile(MlirOperation func, int m, int n);
 /* attn.warps: warps of a CTA, 0 when absent. */
-int ir_kernel_warps(MlirOperation func);
+static inline int ir_kernel_warps(MlirOperation func) {
+    return (int)ir_int_attr(func, "attn.warps", 0);
+}
+
 /* Sets it. */
-void ir_set_kernel_warps(MlirOperation func, int warps);
+static inline void ir_set_kernel_warps(MlirOperation func, int warps) {
+    ir_set_attr(func, "attn.warps",
+                ir_attr_i32(mlirOperationGetContext(func), warps));
+}
+
 /* attn.shared_bytes: shared memory of a CTA, 0 when absent. */
-int ir_kernel_shared_bytes(MlirOperation func);
+static inline int ir_kernel_shared_bytes(MlirOperation func) {
+    return (int)ir_int_attr(func, "attn.shared_bytes", 0);
+}
+
 /* Sets it. */
-void ir_set_kernel_shared_bytes(MlirOperation func, int bytes);
+static inline void ir_set_kernel_shared_bytes(MlirOperation func, int bytes) {
+    ir_set_attr(func, "attn.shared_bytes",
+                ir_attr_i32(mlirOperationGetContext(func), bytes));
+}
+
 /* attn.grid: postfix words. */
 void ir_set_kernel_grid(MlirOperation func, const char *const *words,
                         size_t count);
@@ -160,9 +195,16 @@ void ir_set_workspace_bytes(MlirOperation func, size_t i,
 const char **ir_words(struct arena *arena, MlirAttribute array,
                       size_t *out_count);
 /* attn.target of the module, NULL when absent. */
-const char *ir_module_target(MlirOperation module);
+static inline const char *ir_module_target(MlirOperation module) {
+    return ir_text_attr(module, "attn.target");
+}
+
 /* Sets it: "sm_80" and so on. */
-void ir_set_module_target(MlirOperation module, const char *target);
+static inline void ir_set_module_target(MlirOperation module,
+                                        const char *target) {
+    ir_set_attr(module, "attn.target",
+                ir_attr_string(mlirOperationGetContext(module), target));
+}
 
 /* ---- Inlining ------------------------------------------------------------ */
 
