@@ -149,10 +149,6 @@ static void place_global(struct parser *parser, const struct declarator *d,
         parse_initialiser(parser, d, bytes, size);
     /* Module-scope variables without a value are zero. */
     emu_memory_write(parser->module->memory, symbol->address, bytes, size);
-    struct global_name *global = ARENA_NEW(parser->arena, struct global_name);
-    *global =
-        (struct global_name){d->name, symbol->address, parser->module->globals};
-    parser->module->globals = global;
 }
 
 /* Gives a variable its place in its state space. */

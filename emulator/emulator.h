@@ -73,9 +73,6 @@ void emu_module_destroy(struct emu_module *module);
  * entry. */
 long emu_module_param_bytes(const struct emu_module *module, const char *entry);
 
-/* Address of a module-scope .global variable, 0 when there is none. */
-uint64_t emu_module_global(const struct emu_module *module, const char *name);
-
 /* ---- reports ---------------------------------------------------------- */
 
 /* Name, short text. */

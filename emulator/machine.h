@@ -243,9 +243,7 @@ static inline bool check_on(const struct emu_cta *cta,
 /* The next number of the CTA's generator. */
 uint64_t emu_cta_random(struct emu_cta *cta);
 
-/* Splits of the warp that wait for `object` in this way run again. */
-void emu_warp_wake(struct emu_warp *warp, enum wait_kind kind, uint32_t object);
-/* The same for all warps of the CTA. */
+/* Splits of all warps that wait for `object` in this way run again. */
 void emu_cta_wake(struct emu_cta *cta, enum wait_kind kind, uint32_t object);
 
 /* The running split branches: `taken` lanes to `target`, the rest go on. */

@@ -31,13 +31,6 @@ struct emu_memory {
     uint64_t next;
 };
 
-/* A module-scope variable, in a list from emu_module.globals. */
-struct global_name {
-    const char *name;
-    uint64_t address;
-    struct global_name *next;
-};
-
 /* The allocation that holds the byte at `address`, or NULL. */
 struct allocation *emu_memory_find(const struct emu_memory *memory,
                                    uint64_t address);

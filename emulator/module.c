@@ -149,10 +149,3 @@ long emu_module_param_bytes(const struct emu_module *module,
     const struct emu_function *f = emu_module_entry(module, entry);
     return f ? (long)f->param_bytes : -1;
 }
-
-uint64_t emu_module_global(const struct emu_module *module, const char *name) {
-    for (const struct global_name *g = module->globals; g; g = g->next)
-        if (strcmp(g->name, name) == 0)
-            return g->address;
-    return 0;
-}

@@ -199,8 +199,7 @@ struct emu_module {
         local_bytes; /* per thread: locals and parameters of all functions */
     int32_t special[32]; /* register number of a special register, 0: unused */
     bool has_setmaxnreg;
-    int sm;        /* of .target, 80 or 90 */
-    void *globals; /* struct symbol list, for emu_module_global */
+    int sm; /* of .target, 80 or 90 */
 };
 
 /* Special registers that are ordinary registers, filled in at launch. */

@@ -16,8 +16,8 @@ uint64_t emu_cta_random(struct emu_cta *cta) {
     return z ^ (z >> 31);
 }
 
-void emu_warp_wake(struct emu_warp *warp, enum wait_kind kind,
-                   uint32_t object) {
+/* Splits of the warp that wait for `object` in this way run again. */
+static void wake(struct emu_warp *warp, enum wait_kind kind, uint32_t object) {
     for (int i = 0; i < warp->split_count; i++) {
         struct split *s = &warp->splits[i];
         if (!s->in_use || s->wait != kind || s->wait_object != object)
@@ -30,7 +30,7 @@ void emu_warp_wake(struct emu_warp *warp, enum wait_kind kind,
 void emu_cta_wake(struct emu_cta *cta, enum wait_kind kind, uint32_t object) {
     cta->idle_polls = 0;
     for (int w = 0; w < cta->warp_count; w++)
-        emu_warp_wake(&cta->warps[w], kind, object);
+        wake(&cta->warps[w], kind, object);
 }
 
 /* ---- divergence -------------------------------------------------------- */

@@ -19,11 +19,6 @@ void ir_at_end(struct ir_builder *b, MlirBlock block) {
     b->before = (MlirOperation){NULL};
 }
 
-void ir_at_start(struct ir_builder *b, MlirBlock block) {
-    b->block = block;
-    b->before = mlirBlockGetFirstOperation(block);
-}
-
 void ir_before(struct ir_builder *b, MlirOperation op) {
     b->block = mlirOperationGetBlock(op);
     b->before = op;

@@ -33,8 +33,6 @@ void ir_builder_init(struct ir_builder *b, MlirContext context,
 
 /* Inserts at the end of `block` from here on; the location stays. */
 void ir_at_end(struct ir_builder *b, MlirBlock block);
-/* Inserts before the ops that `block` has now; the location stays. */
-void ir_at_start(struct ir_builder *b, MlirBlock block);
 /* Inserts before `op` and takes over its location. */
 void ir_before(struct ir_builder *b, MlirOperation op);
 /* Inserts behind `op` and takes over its location. */

@@ -6,7 +6,8 @@
 
 #include "reference/half.h"
 
-double accuracy_o_bound(enum scalar_type dtype) {
+/* Bound on O over the whole tensor for outputs of this type. */
+static double o_bound(enum scalar_type dtype) {
     return dtype == SCALAR_F16 ? 1e-3 : 5e-3;
 }
 
@@ -114,8 +115,8 @@ void accuracy_check(const struct ref_result *reference, const float *o,
                     enum scalar_type dtype, struct accuracy *out) {
     const struct accuracy_row nowhere = {-1, -1, -1};
     *out = (struct accuracy){
-        .o_bound = accuracy_o_bound(dtype),
-        .row_bound = 4 * accuracy_o_bound(dtype),
+        .o_bound = o_bound(dtype),
+        .row_bound = 4 * o_bound(dtype),
         .lse_bound = accuracy_lse_bound(0),
         .worst_row = nowhere,
         .worst_lse = nowhere,

@@ -38,9 +38,6 @@ struct accuracy {
     bool passed;
 };
 
-/* Bound on O over the whole tensor for outputs of this type. */
-double accuracy_o_bound(enum scalar_type dtype);
-
 /* Bound on one LSE value. */
 double accuracy_lse_bound(double reference_lse);
 

@@ -331,26 +331,9 @@ static int64_t run_job(struct arena *arena, struct job *job, int threads) {
     return kept;
 }
 
-static void job_init(struct job *job, const struct ref_program *program,
-                     const struct ref_call *call, struct ref_result *result) {
-    const int64_t *sizes = call->sizes;
-    assert(sizes[SIZE_KV_HEADS] > 0 &&
-           sizes[SIZE_HEADS] % sizes[SIZE_KV_HEADS] == 0);
-    job->program = program;
-    job->call = call;
-    job->result = result;
-    job->scale = result ? ref_scale(program, call) : 0;
-    job->dim_qk = program->attention->head_dim_qk;
-    job->dim_v = program->attention->head_dim_v;
-    job->q_len = sizes[SIZE_Q_LEN];
-    job->kv_len = sizes[SIZE_KV_LEN];
-    job->groups = (job->q_len + ROWS - 1) / ROWS;
-    job->tasks = sizes[SIZE_BATCH] * sizes[SIZE_HEADS] * job->groups;
-    atomic_init(&job->next, 0);
-}
-
-float ref_scale(const struct ref_program *program,
-                const struct ref_call *call) {
+/* Scale of the scores in f32: the spec's, or 1/sqrt(head_dim of q). */
+static float score_scale(const struct ref_program *program,
+                         const struct ref_call *call) {
     if (!program->has_scale)
         return (float)(1.0 / sqrt((double)program->attention->head_dim_qk));
     struct arena *arena = arena_create();
@@ -359,6 +342,24 @@ float ref_scale(const struct ref_program *program,
     float scale = slots[program->scale_slot].f[0];
     arena_destroy(arena);
     return scale;
+}
+
+static void job_init(struct job *job, const struct ref_program *program,
+                     const struct ref_call *call, struct ref_result *result) {
+    const int64_t *sizes = call->sizes;
+    assert(sizes[SIZE_KV_HEADS] > 0 &&
+           sizes[SIZE_HEADS] % sizes[SIZE_KV_HEADS] == 0);
+    job->program = program;
+    job->call = call;
+    job->result = result;
+    job->scale = result ? score_scale(program, call) : 0;
+    job->dim_qk = program->attention->head_dim_qk;
+    job->dim_v = program->attention->head_dim_v;
+    job->q_len = sizes[SIZE_Q_LEN];
+    job->kv_len = sizes[SIZE_KV_LEN];
+    job->groups = (job->q_len + ROWS - 1) / ROWS;
+    job->tasks = sizes[SIZE_BATCH] * sizes[SIZE_HEADS] * job->groups;
+    atomic_init(&job->next, 0);
 }
 
 void ref_run(struct arena *arena, const struct ref_program *program,
@@ -418,13 +419,6 @@ void ref_eval_mask_row(struct ref_eval *eval, int64_t b, int64_t h, int64_t q,
         for (int64_t l = 0; l < lanes; l++)
             out[i + l] = mask[l] != 0;
     }
-}
-
-bool ref_eval_mask(struct ref_eval *eval, int64_t b, int64_t h, int64_t q,
-                   int64_t kv) {
-    uint8_t kept;
-    ref_eval_mask_row(eval, b, h, q, kv, 1, &kept);
-    return kept;
 }
 
 double ref_eval_score(struct ref_eval *eval, int64_t b, int64_t h, int64_t q,

@@ -72,9 +72,6 @@ struct ref_program *ref_compile(struct arena *arena,
                                 const struct attention *attention,
                                 const char **out_extern);
 
-/* Scale of the scores in f32: the spec's, or 1/sqrt(head_dim of q). */
-float ref_scale(const struct ref_program *program, const struct ref_call *call);
-
 /* Runs a call on `threads` host threads (0: as many as there are cores).  The
  * result does not depend on their number.  Scratch memory comes from
  * `arena`. */
@@ -96,10 +93,6 @@ struct ref_eval;
 struct ref_eval *ref_eval_create(struct arena *arena,
                                  const struct ref_program *program,
                                  const struct ref_call *call);
-
-/* True if the pair attends. */
-bool ref_eval_mask(struct ref_eval *eval, int64_t b, int64_t h, int64_t q,
-                   int64_t kv);
 
 /* Mask of keys [kv, kv+count) of a row: out[i] is 1 or 0. */
 void ref_eval_mask_row(struct ref_eval *eval, int64_t b, int64_t h, int64_t q,

@@ -66,10 +66,6 @@ void json_integer(struct json *json, int64_t value) {
     strbuf_printf(&json->text, "%" PRId64, value);
 }
 
-void json_bool(struct json *json, bool value) {
-    json_raw(json, value ? "true" : "false");
-}
-
 void json_real(struct json *json, double value) {
     separate(json);
     if (isfinite(value))
@@ -97,7 +93,7 @@ void json_pair_integer(struct json *json, const char *key, int64_t value) {
 
 void json_pair_bool(struct json *json, const char *key, bool value) {
     json_key(json, key);
-    json_bool(json, value);
+    json_raw(json, value ? "true" : "false");
 }
 
 void json_pair_real(struct json *json, const char *key, double value) {

@@ -39,9 +39,6 @@ void json_string(struct json *json, const char *text);
 /* A whole number. */
 void json_integer(struct json *json, int64_t value);
 
-/* true or false. */
-void json_bool(struct json *json, bool value);
-
 /* Nine digits; NaN is null, infinities are 1e999 and -1e999, which read back as
  * such. */
 void json_real(struct json *json, double value);

@@ -32,7 +32,8 @@ const char *npy_type_name(enum npy_type type) {
     return types[type].name;
 }
 
-size_t npy_type_size(enum npy_type type) {
+/* Bytes of one element. */
+static size_t type_size(enum npy_type type) {
     return types[type].size;
 }
 
@@ -218,12 +219,12 @@ static const char *check_size(struct arena *arena, size_t have,
         zero = zero || out->shape[axis] == 0;
     for (int axis = 0; axis < out->rank && !zero; axis++)
         if (__builtin_mul_overflow(out->count, out->shape[axis], &out->count) ||
-            out->count > (int64_t)(max_file_bytes / npy_type_size(out->type)))
+            out->count > (int64_t)(max_file_bytes / type_size(out->type)))
             return arena_printf(arena, "shape %s is too large",
                                 npy_shape_text(arena, out->shape, out->rank));
     if (zero)
         out->count = 0;
-    size_t want = (size_t)out->count * npy_type_size(out->type);
+    size_t want = (size_t)out->count * type_size(out->type);
     if (have != want)
         return arena_printf(arena, "%zu bytes of elements; %s %s needs %zu",
                             have, npy_type_name(out->type),
@@ -281,7 +282,7 @@ const char *npy_read(struct arena *arena, const char *path, struct npy *out) {
 
 int64_t npy_get_integer(const struct npy *array, int64_t index) {
     const char *at =
-        (const char *)array->data + index * (int64_t)npy_type_size(array->type);
+        (const char *)array->data + index * (int64_t)type_size(array->type);
     int32_t i32;
     int64_t i64;
     switch (array->type) {
@@ -306,7 +307,7 @@ int64_t npy_get_integer(const struct npy *array, int64_t index) {
 
 double npy_get_float(const struct npy *array, int64_t index) {
     const char *at =
-        (const char *)array->data + index * (int64_t)npy_type_size(array->type);
+        (const char *)array->data + index * (int64_t)type_size(array->type);
     uint16_t f16;
     float f32;
     double f64;
@@ -358,7 +359,7 @@ static bool write_stream(FILE *stream, struct arena *arena,
     unsigned char start[10] = {0x93, 'N', 'U', 'M', 'P', 'Y', 1, 0};
     start[8] = (unsigned char)(header.length & 255);
     start[9] = (unsigned char)(header.length >> 8);
-    size_t bytes = (size_t)array->count * npy_type_size(array->type);
+    size_t bytes = (size_t)array->count * type_size(array->type);
     return fwrite(start, sizeof start, 1, stream) == 1 &&
            fwrite(header.data, header.length, 1, stream) == 1 &&
            (bytes == 0 || fwrite(array->data, bytes, 1, stream) == 1) &&

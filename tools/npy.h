@@ -45,9 +45,6 @@ struct npy {
 /* NumPy's name of the type, "float32". */
 const char *npy_type_name(enum npy_type type);
 
-/* Bytes of one element. */
-size_t npy_type_size(enum npy_type type);
-
 /* Parses a file in memory; data points into `bytes`.  NULL on success, else a
  * text in the arena that says what was found and what was expected. */
 const char *npy_parse(struct arena *arena, const void *bytes, size_t length,
