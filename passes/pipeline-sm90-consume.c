@@ -1,9 +1,15 @@
 /* pipeline, sm_90a: a consumer, a warpgroup that computes its 64 rows of every
  * tile.
  *
- * The first block of a tile is peeled off: its Q·K^T runs alone.  Each pass of
- * the loop then issues Q·K(j)^T and P·V(j-1) together, so that a tensor core
- * always has work while exponentials run; the last P·V follows the loop. */
+ * The first block of a tile is peeled off: its Q·K^T runs while O of the tile
+ * before is written.  Each pass of the loop then issues Q·K(j)^T and P·V(j-1)
+ * together, so that a tensor core always has work while exponentials run; the
+ * last P·V follows the loop.
+ *
+ *     S = Q·K(0)^T of the first tile
+ *     for each tile: softmax; loop; last P·V
+ *                    which tile is next; its S = Q·K(0)^T, meanwhile O; wait
+ */
 #include "passes/pipeline-sm90-roles.h"
 #include "passes/schedule-sm90.h"
 
@@ -36,28 +42,33 @@ static MlirValue finish_pv(struct roles *r, MlirValue acc, struct ring v) {
     return acc;
 }
 
+/* S = Q·K^T in flight: the slot of Q, the position of K. */
+static MlirValue start_qk(struct roles *r, MlirValue q_slot, struct ring k) {
+    struct ir_builder *b = &r->b;
+    MlirValue q = ir_stage(b, r->q_tiles, q_slot);
+    MlirValue zero = ir_splat(b, mlirValueGetType(ir_result(r->qk, 0)), 0);
+    ir_wgmma_fence(b);
+    MlirValue s = ir_wgmma(b, q, ir_stage(b, r->k_tiles, k.stage), zero, true);
+    ir_wgmma_commit(b);
+    return s;
+}
+
 /* S = Q·K^T, and P·V of the block before while it runs; waits for S and gives K
- * back. `in_flight` receives the accumulator (null for the first block). */
+ * back. `in_flight` receives the accumulator. */
 static MlirValue issue_qk(struct roles *r, const MlirValue carried[C_COUNT],
-                          bool is_first, MlirValue *in_flight) {
+                          MlirValue *in_flight) {
     struct ir_builder *b = &r->b;
     struct ring k = {carried[C_KS], carried[C_KP]},
                 v = {carried[C_VS], carried[C_VP]};
     if (!r->is_list)
         ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
-    if (!is_first && r->pingpong)
+    if (r->pingpong)
         ir_bar_sync(b, role_turn_barrier(r, 0), 256);
-    MlirValue q = ir_stage(b, r->q_tiles, r->q_slot);
-    MlirValue zero = ir_splat(b, mlirValueGetType(ir_result(r->qk, 0)), 0);
-    ir_wgmma_fence(b);
-    MlirValue s = ir_wgmma(b, q, ir_stage(b, r->k_tiles, k.stage), zero, true);
-    ir_wgmma_commit(b);
-    if (!is_first) {
-        *in_flight = issue_pv(r, carried[C_P], carried[C_ACC], v);
-        if (r->pingpong)
-            ir_bar_arrive(b, role_turn_barrier(r, 1), 256);
-    }
-    s = ir_wgmma_wait(b, s, is_first ? 0 : 1);
+    MlirValue s = start_qk(r, r->q_slot, k);
+    *in_flight = issue_pv(r, carried[C_P], carried[C_ACC], v);
+    if (r->pingpong)
+        ir_bar_arrive(b, role_turn_barrier(r, 1), 256);
+    s = ir_wgmma_wait(b, s, 1);
     ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
     return s;
 }
@@ -81,9 +92,11 @@ static bool is_search(struct roles *r, struct ir_map *found, MlirOperation op) {
     return result;
 }
 
-/* One block, `scope` having the images of the loop counter or entry. */
+/* One block, `scope` having the images of the loop counter or entry.  `first`:
+ * the scores of a tile's first block; null for others. */
 static void consume_block(struct roles *r, struct scope *scope,
-                          MlirValue carried[C_COUNT], bool is_first) {
+                          MlirValue carried[C_COUNT], MlirValue first) {
+    bool is_first = !mlirValueIsNull(first);
     MlirValue in_flight = {NULL};
     MlirValue old_acc = mlirBlockGetArgument(
         r->loop_body, (intptr_t)(r->state + STATE_ACC + !r->is_list));
@@ -112,8 +125,10 @@ static void consume_block(struct roles *r, struct scope *scope,
             v = role_ring_next(r, v, r->stages);
             carried[C_VS] = v.stage, carried[C_VP] = v.parity;
         }
-        if (mlirOperationEqual(op, r->qk)) {
-            MlirValue s = issue_qk(r, carried, is_first, &in_flight);
+        if (is_first && mlirOperationEqual(op, r->qk)) {
+            ir_map_set(scope->inner, ir_result(op, 0), first);
+        } else if (mlirOperationEqual(op, r->qk)) {
+            MlirValue s = issue_qk(r, carried, &in_flight);
             ir_map_set(scope->inner, ir_result(op, 0), s);
             struct ring k = role_ring_next(
                 r, (struct ring){carried[C_KS], carried[C_KP]}, r->stages);
@@ -141,26 +156,33 @@ static void consume_tail(struct roles *r, MlirValue carried[C_COUNT]) {
     carried[C_VS] = v.stage, carried[C_VP] = v.parity;
 }
 
+/* Which blocks of a tile are a consumer's own. */
+struct extent {
+    MlirValue some;              /* i1: any */
+    MlirValue word;              /* list: of the first one; else null */
+    MlirValue begin, end, count; /* counted: own passes of all passes */
+};
+
 static const char mainloop_title[] = "mainloop: S = Q K(j)^T, O += P V(j-1)";
 
 /* Passes begin <= i < end of the key loop, the first of them peeled off. */
 static void consume_counted(struct roles *r, const struct scope *tile,
-                            MlirValue begin, MlirValue end,
+                            const struct extent *extent, MlirValue s,
                             MlirValue carried[C_COUNT]) {
     struct ir_builder *b = &r->b;
     MlirValue one = role_number(r, 1);
     MlirValue iv = mlirBlockGetArgument(r->loop_body, 0);
     struct scope first = {ir_map_create(b->arena), tile->inner};
-    ir_map_set(first.inner, iv, begin);
-    consume_block(r, &first, carried, true);
-    struct ir_for loop = ir_for_begin(b, ir_addi(b, begin, one), end, one,
-                                      carried, C_COUNT);
+    ir_map_set(first.inner, iv, extent->begin);
+    consume_block(r, &first, carried, s);
+    struct ir_for loop = ir_for_begin(b, ir_addi(b, extent->begin, one),
+                                      extent->end, one, carried, C_COUNT);
     role_name_section(r, loop.op, mainloop_title);
     for (size_t i = 0; i < C_COUNT; i++)
         carried[i] = ir_for_arg(&loop, i);
     struct scope block = {ir_map_create(b->arena), tile->inner};
     ir_map_set(block.inner, iv, loop.iv);
-    consume_block(r, &block, carried, false);
+    consume_block(r, &block, carried, (MlirValue){NULL});
     ir_for_end(b, &loop, carried, C_COUNT);
     for (size_t i = 0; i < C_COUNT; i++)
         carried[i] = ir_result(loop.op, i);
@@ -168,23 +190,24 @@ static void consume_counted(struct roles *r, const struct scope *tile,
 
 /* Waits for the next word of the list: entry·2 + last, negative for a tile
  * without blocks. */
-static MlirValue next_word(struct roles *r, const MlirValue carried[C_COUNT]) {
+static MlirValue next_word(struct roles *r, struct ring k) {
     struct ir_builder *b = &r->b;
-    ir_mbarrier_wait(b, r->k_full, carried[C_KS], carried[C_KP]);
-    return ir_uniform(b, ir_load_element(b, r->entries, &carried[C_KS], 1));
+    ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
+    return ir_uniform(b, ir_load_element(b, r->entries, &k.stage, 1));
 }
 
 static void consume_listed(struct roles *r, const struct scope *tile,
-                           MlirValue word, MlirValue carried[C_COUNT]) {
+                           const struct extent *extent, MlirValue s,
+                           MlirValue carried[C_COUNT]) {
     struct ir_builder *b = &r->b;
     MlirValue one = role_number(r, 1);
     struct scope first = {ir_map_create(b->arena), tile->inner};
-    ir_map_set(first.inner, ir_result(r->entry, 0), ir_shrui(b, word, one));
-    consume_block(r, &first, carried, true);
+    ir_map_set(first.inner, ir_result(r->entry, 0), ir_shrui(b, extent->word, one));
+    consume_block(r, &first, carried, s);
     MlirValue values[C_COUNT + 1];
     for (size_t i = 0; i < C_COUNT; i++)
         values[i] = carried[i];
-    values[C_COUNT] = word;
+    values[C_COUNT] = extent->word;
     struct ir_while loop = ir_while_begin(b, values, C_COUNT + 1);
     role_name_section(r, loop.op, mainloop_title);
     for (size_t i = 0; i <= C_COUNT; i++)
@@ -195,31 +218,60 @@ static void consume_listed(struct roles *r, const struct scope *tile,
     for (size_t i = 0; i < C_COUNT; i++)
         values[i] = ir_while_arg(&loop, 1, i);
     struct scope block = {ir_map_create(b->arena), tile->inner};
-    values[C_COUNT] = next_word(r, values);
+    struct ring k = {values[C_KS], values[C_KP]};
+    values[C_COUNT] = next_word(r, k);
     ir_map_set(block.inner, ir_result(r->entry, 0),
                ir_shrui(b, values[C_COUNT], one));
-    consume_block(r, &block, values, false);
+    consume_block(r, &block, values, (MlirValue){NULL});
     ir_while_end(b, &loop, values, C_COUNT + 1);
     for (size_t i = 0; i < C_COUNT; i++)
         carried[i] = ir_result(loop.op, i);
 }
 
-enum {
-    T_ACC,
-    T_M,
-    T_L,
-    T_KS,
-    T_KP,
-    T_VS,
-    T_VP,
-    T_QS,
-    T_QP,
-    T_COUNT
-}; /* results of a tile */
+/* Results of a tile: softmax state, then positions in the rings. */
+enum { T_ACC, T_M, T_L, T_KS, T_KP, T_VS, T_VP, T_QS, T_QP, T_COUNT };
 
-/* All blocks of a tile; `carried` has the ring positions and gets the results.
- */
+/* From the head of a tile. */
+static struct extent counted_extent(struct roles *r, const struct scope *tile) {
+    struct extent extent = {.begin = role_number(r, 0)};
+    extent.count = extent.end = role_image(tile, ir_operand(r->loop, 1));
+    if (!mlirOperationIsNull(r->own)) {
+        extent.begin = role_image(tile, ir_operand(r->own, 0));
+        extent.end = role_image(tile, ir_operand(r->own, 1));
+    }
+    extent.some = ir_cmpi(&r->b, IR_SGT, extent.end, extent.begin);
+    return extent;
+}
+
+static struct extent listed_extent(struct roles *r, MlirValue word) {
+    MlirValue some = ir_cmpi(&r->b, IR_SGE, word, role_number(r, 0));
+    return (struct extent){.some = some, .word = word};
+}
+
+/* A tile without own blocks: gives back what the producer copied for others. */
+static void pass_tile(struct roles *r, const struct extent *extent,
+                      MlirValue carried[T_COUNT]) {
+    struct ir_builder *b = &r->b;
+    if (r->is_list) { /* the slot of the word -1 */
+        struct ring k = {carried[T_KS], carried[T_KP]};
+        ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
+        k = role_ring_next(r, k, r->stages);
+        carried[T_KS] = k.stage, carried[T_KP] = k.parity;
+    }
+    if (!mlirOperationIsNull(r->own)) {
+        struct ring q = {carried[T_QS], carried[T_QP]};
+        struct ring next = role_ring_next(r, q, r->q_stages);
+        MlirValue any = ir_cmpi(b, IR_SGT, extent->count, role_number(r, 0));
+        role_skip_tile(r, extent->count, q, carried + T_KS);
+        carried[T_QS] = ir_select(b, any, next.stage, q.stage);
+        carried[T_QP] = ir_select(b, any, next.parity, q.parity);
+    }
+}
+
+/* All blocks of a tile, the scores `s` of the first one being there; `carried`
+ * has the ring positions and gets the results. */
 static void consume_blocks(struct roles *r, const struct scope *tile,
+                           const struct extent *extent, MlirValue s,
                            MlirValue carried[T_COUNT]) {
     struct ir_builder *b = &r->b;
     MlirType types[T_COUNT];
@@ -231,60 +283,145 @@ static void consume_blocks(struct roles *r, const struct scope *tile,
         types[i] = mlirValueGetType(carried[i]);
     for (size_t i = 0; i < 4; i++)
         start[C_KS + i] = carried[T_KS + i];
-    bool has_own = !mlirOperationIsNull(r->own);
-    MlirValue word = {NULL}, some, zero = role_number(r, 0);
-    MlirValue count = zero, begin = zero;
-    if (!r->is_list)
-        count = role_image(tile, ir_operand(r->loop, 1));
-    MlirValue end = count;
-    if (has_own) {
-        begin = role_image(tile, ir_operand(r->own, 0));
-        end = role_image(tile, ir_operand(r->own, 1));
-    }
-    if (r->is_list) {
-        word = next_word(r, start);
-        some = ir_cmpi(b, IR_SGE, word, role_number(r, 0));
-    } else {
-        some = ir_cmpi(b, IR_SGT, end, begin);
-    }
     struct ring q = {carried[T_QS], carried[T_QP]};
     q = role_ring_next(r, q, r->q_stages);
-    struct ir_if branch = ir_if_begin(b, some, types, T_COUNT, true);
-    if (has_own)
-        role_skip_blocks(r, zero, begin, start + C_KS);
-    ir_mbarrier_wait(b, r->q_full, r->q_slot, carried[T_QP]);
+    struct ir_if branch = ir_if_begin(b, extent->some, types, T_COUNT, true);
     if (r->is_list)
-        consume_listed(r, tile, word, start);
+        consume_listed(r, tile, extent, s, start);
     else
-        consume_counted(r, tile, begin, end, start);
+        consume_counted(r, tile, extent, s, start);
     consume_tail(r, start);
-    if (has_own)
-        role_skip_blocks(r, end, count, start + C_KS);
+    if (!mlirOperationIsNull(r->own))
+        role_skip_blocks(r, extent->end, extent->count, start + C_KS);
     MlirValue done[T_COUNT] = {start[C_ACC], start[C_M],  start[C_L],
                                start[C_KS],  start[C_KP], start[C_VS],
                                start[C_VP],  q.stage,     q.parity};
     ir_if_else(b, &branch, done, T_COUNT);
-    if (r->is_list) { /* the slot of the word -1 */
-        struct ring k = {carried[T_KS], carried[T_KP]};
-        ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
-        k = role_ring_next(r, k, r->stages);
-        carried[T_KS] = k.stage, carried[T_KP] = k.parity;
-    }
-    if (has_own) {
-        struct ring old = {carried[T_QS], carried[T_QP]};
-        MlirValue any = ir_cmpi(b, IR_SGT, count, zero);
-        role_skip_tile(r, count, old, carried + T_KS);
-        carried[T_QS] = ir_select(b, any, q.stage, old.stage);
-        carried[T_QP] = ir_select(b, any, q.parity, old.parity);
-    }
+    pass_tile(r, extent, carried);
     ir_if_end(b, &branch, carried, T_COUNT);
     for (size_t i = 0; i < T_COUNT; i++)
         carried[i] = ir_result(branch.op, i);
 }
 
+/* ---- From tile to tile --------------------------------------------------- */
+
+/* What is behind the key loop: O and LSE of a tile. */
+static void write_rows(struct roles *r, struct scope *tile) {
+    for (size_t i = 0; i < r->after.count; i++)
+        role_clone(r, tile, r->after.data[i]);
+}
+
+/* The own blocks of a tile that may be past the end.  Of a list only the word
+ * is known, which is waited for. */
+static struct extent look_ahead(struct roles *r, const struct tile_loop *at,
+                                struct ring k) {
+    struct ir_builder *b = &r->b;
+    MlirType i32 = ir_type_i32(b->context), types[2] = {i32, i32};
+    MlirValue zero = role_number(r, 0), none = role_number(r, -1);
+    size_t count = r->is_list ? 1 : 2;
+    struct ir_if exists =
+        ir_if_begin(b, role_tiles_exists(r, at), types, count, true);
+    if (r->is_list) {
+        MlirValue word = next_word(r, k);
+        ir_if_else(b, &exists, &word, 1);
+        ir_if_end(b, &exists, &none, 1);
+        return listed_extent(r, ir_result(exists.op, 0));
+    }
+    struct scope tile = role_tiles_head(r, at, r->consumer, false);
+    struct extent extent = counted_extent(r, &tile);
+    ir_if_else(b, &exists, (MlirValue[]){extent.begin, extent.end}, 2);
+    ir_if_end(b, &exists, (MlirValue[]){zero, zero}, 2);
+    extent.begin = ir_result(exists.op, 0);
+    extent.end = ir_result(exists.op, 1);
+    extent.some = ir_cmpi(b, IR_SGT, extent.end, extent.begin);
+    return extent;
+}
+
+/* Starts tile `at`: its first Q·K^T runs while the rows of the tile before are
+ * written (`done`, NULL: there is none).  Changes the positions of K and V;
+ * returns the scores, anything for a tile without own blocks. */
+static MlirValue start_tile(struct roles *r, const struct extent *extent,
+                            struct scope *done, MlirValue carried[T_COUNT]) {
+    enum { RESULTS = 5 };
+    struct ir_builder *b = &r->b;
+    MlirType i32 = ir_type_i32(b->context);
+    MlirType scores = mlirValueGetType(ir_result(r->qk, 0));
+    MlirType types[RESULTS] = {i32, i32, i32, i32, scores};
+    MlirValue values[RESULTS], same[RESULTS];
+    for (size_t i = 0; i < 4; i++)
+        values[i] = same[i] = carried[T_KS + i];
+    struct ir_if some = ir_if_begin(b, extent->some, types, RESULTS, true);
+    if (!mlirOperationIsNull(r->own))
+        role_skip_blocks(r, role_number(r, 0), extent->begin, values);
+    struct ring k = {values[0], values[1]};
+    MlirValue q_slot = role_q_slot(r, carried[T_QS], r->consumer);
+    ir_mbarrier_wait(b, r->q_full, q_slot, carried[T_QP]);
+    if (!r->is_list)
+        ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
+    MlirValue s = start_qk(r, q_slot, k);
+    if (done) {
+        write_rows(r, done);
+        /* Passes at once; ptxas moves stores behind a wait for wgmma, but not
+         * across a loop. */
+        ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
+    }
+    values[4] = ir_wgmma_wait(b, s, 0);
+    ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
+    k = role_ring_next(r, k, r->stages);
+    values[0] = k.stage, values[1] = k.parity;
+    ir_if_else(b, &some, values, RESULTS);
+    if (done)
+        write_rows(r, done);
+    same[4] = ir_splat(b, scores, 0);
+    ir_if_end(b, &some, same, RESULTS);
+    for (size_t i = 0; i < 4; i++)
+        carried[T_KS + i] = ir_result(some.op, i);
+    return ir_result(some.op, 4);
+}
+
+/* What goes round the loop over tiles behind the rings: the scores of the first
+ * block, and its word (lists). */
+enum { RINGS = T_COUNT - T_KS, SCORES = RINGS, WORD, MAX_ROUND };
+
+static void consume_tiles(struct roles *r) {
+    MlirValue carried[T_COUNT], round[MAX_ROUND];
+    size_t count = r->is_list ? MAX_ROUND : WORD;
+    for (size_t i = 0; i < RINGS; i++)
+        carried[T_KS + i] = role_number(r, 0);
+    struct ring k = {carried[T_KS], carried[T_KP]};
+    struct tile_loop at = role_tiles_first(r);
+    struct extent extent = look_ahead(r, &at, k);
+    round[SCORES] = start_tile(r, &extent, NULL, carried);
+    round[WORD] = extent.word;
+    for (size_t i = 0; i < RINGS; i++)
+        round[i] = carried[T_KS + i];
+    struct tile_loop loop = role_tiles_begin(
+        r, &at, round, count, "consumer: its rows of each tile");
+    struct scope tile = role_tiles_head(r, &loop, r->consumer, false);
+    for (size_t i = 0; i < count; i++)
+        round[i] = role_tiles_arg(&loop, i);
+    for (size_t i = 0; i < RINGS; i++)
+        carried[T_KS + i] = round[i];
+    r->q_slot = role_q_slot(r, carried[T_QS], r->consumer);
+    extent = r->is_list ? listed_extent(r, round[WORD])
+                        : counted_extent(r, &tile);
+    consume_blocks(r, &tile, &extent, round[SCORES], carried);
+    size_t results = r->is_list ? r->state : 0;
+    for (size_t i = 0; i < 3; i++)
+        ir_map_set(tile.inner, ir_result(r->loop, results + i),
+                   carried[T_ACC + i]);
+    k = (struct ring){carried[T_KS], carried[T_KP]};
+    at = role_tiles_next(r, &loop);
+    extent = look_ahead(r, &at, k);
+    round[SCORES] = start_tile(r, &extent, &tile, carried);
+    round[WORD] = extent.word;
+    for (size_t i = 0; i < RINGS; i++)
+        round[i] = carried[T_KS + i];
+    role_tiles_end(r, &loop, &at, round);
+}
+
 void role_consumer(struct roles *r, MlirValue warpgroup) {
     struct ir_builder *b = &r->b;
-    enum { RINGS = T_COUNT - T_KS };
     ir_set_max_registers(
         b, schedule_consumer_registers(r->consumers, r->is_list), true);
     r->consumer = ir_subi(b, warpgroup, role_number(r, 1));
@@ -295,20 +432,5 @@ void role_consumer(struct roles *r, MlirValue warpgroup) {
         ir_bar_arrive(b, role_number(r, 1), 256);
         ir_if_end(b, &branch, NULL, 0);
     }
-    MlirValue zero = role_number(r, 0), carried[T_COUNT];
-    MlirValue inits[RINGS] = {zero, zero, zero, zero, zero, zero};
-    struct tile_loop loop = role_tiles_begin(r, inits, RINGS, false,
-                                             "consumer: its rows of each tile");
-    struct scope tile = role_tiles_head(r, &loop, r->consumer, false);
-    for (size_t i = 0; i < RINGS; i++)
-        carried[T_KS + i] = role_tiles_arg(&loop, i);
-    r->q_slot = role_q_slot(r, carried[T_QS], r->consumer);
-    consume_blocks(r, &tile, carried);
-    size_t results = r->is_list ? r->state : 0;
-    for (size_t i = 0; i < 3; i++)
-        ir_map_set(tile.inner, ir_result(r->loop, results + i),
-                   carried[T_ACC + i]);
-    for (size_t i = 0; i < r->after.count; i++)
-        role_clone(r, &tile, r->after.data[i]);
-    role_tiles_end(r, &loop, carried + T_KS, false);
+    consume_tiles(r);
 }

@@ -279,8 +279,9 @@ void role_producer(struct roles *r) {
         b, r->is_list ? loads : ir_andi(b, loads, r->elected), NULL, 0, false);
     MlirValue zero = role_number(r, 0);
     MlirValue carried[P_COUNT] = {zero, zero, zero, zero, zero, zero};
-    struct tile_loop loop = role_tiles_begin(
-        r, carried, P_COUNT, true, "producer: K(0), Q, then K(j+1) and V(j)");
+    struct tile_loop loop =
+        role_tiles_begin(r, NULL, carried, P_COUNT,
+                         "producer: K(0), Q, then K(j+1) and V(j)");
     struct scope tile = role_tiles_head(r, &loop, zero, true);
     for (size_t i = 0; i < P_COUNT; i++)
         carried[i] = role_tiles_arg(&loop, i);
@@ -288,6 +289,6 @@ void role_producer(struct roles *r) {
         produce_listed(r, &tile, carried);
     else
         produce_counted(r, &tile, carried);
-    role_tiles_end(r, &loop, carried, true);
+    role_tiles_end(r, &loop, NULL, carried);
     ir_if_end(b, &role, NULL, 0);
 }

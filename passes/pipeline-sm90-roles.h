@@ -84,19 +84,29 @@ struct tile_loop {
     MlirValue tile;             /* the tile's number, in the body */
     MlirValue next;             /* producer: the tile after it */
     MlirValue words[MAX_WORDS]; /* consumer: number and coordinates */
-    struct ring ring;           /* of drawn tiles */
+    struct ring ring;           /* producer: of the tile's record; consumer: of
+                                   the next one */
 };
 
-/* Starts it with values that the body carries on: role_tiles_arg. */
-struct tile_loop role_tiles_begin(struct roles *r, const MlirValue *inits,
-                                  size_t count, bool is_producer,
+/* Consumers: the first tile of the CTA, at the builder's place, and the one
+ * behind `at`, which is to be taken once in each pass of the loop.  Either may
+ * be past the end: then role_tiles_exists is false. */
+struct tile_loop role_tiles_first(struct roles *r);
+struct tile_loop role_tiles_next(struct roles *r, const struct tile_loop *at);
+MlirValue role_tiles_exists(struct roles *r, const struct tile_loop *at);
+/* Starts the loop with values that the body carries on: role_tiles_arg.
+ * `first`: role_tiles_first, NULL for the producer. */
+struct tile_loop role_tiles_begin(struct roles *r,
+                                  const struct tile_loop *first,
+                                  const MlirValue *inits, size_t count,
                                   const char *section);
 MlirValue role_tiles_arg(const struct tile_loop *loop, size_t i);
 /* What stands in front of the key loop, for the tile of the loop. */
-struct scope role_tiles_head(struct roles *r, struct tile_loop *loop,
+struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,
                              MlirValue consumer, bool is_producer);
+/* `next`: role_tiles_next, NULL for the producer. */
 void role_tiles_end(struct roles *r, struct tile_loop *loop,
-                    const MlirValue *yields, bool is_producer);
+                    const struct tile_loop *next, const MlirValue *yields);
 
 /* Consumers: passes begin <= i < end of the key loop without this consumer; a
  * whole tile of `count` passes, with Q in the slot of position `q`.  rings:

@@ -195,20 +195,19 @@ static void begin_drawing(struct roles *r, struct tile_loop *loop,
     loop->next = draw_tile(r);
 }
 
-/* A consumer's loop: the position of the next record, then its words, which
- * the first part reads. */
+/* A consumer's loop: the position of the next record, then the words of the
+ * tile to do.  The first record is read in front of the loop. */
 static void begin_receiving(struct roles *r, struct tile_loop *loop,
                             MlirValue *values) {
     struct ir_builder *b = &r->b;
     size_t own = loop->count, words = own + 2;
     size_t total = words + 1 + r->coordinates.count;
-    for (size_t i = own; i < total; i++)
-        values[i] = role_number(r, 0);
+    values[own] = loop->ring.stage, values[own + 1] = loop->ring.parity;
+    for (size_t i = 0; i <= r->coordinates.count; i++)
+        values[words + i] = loop->words[i];
     loop->drawn = ir_while_begin(b, values, total);
     for (size_t i = 0; i < total; i++)
         values[i] = ir_while_arg(&loop->drawn, 0, i);
-    loop->ring = (struct ring){values[own], values[own + 1]};
-    receive(r, loop->ring, values + words);
     MlirValue more = ir_cmpi(b, IR_SGE, values[words], role_number(r, 0));
     ir_while_do(b, &loop->drawn, more, values, total);
     loop->ring = (struct ring){ir_while_arg(&loop->drawn, 1, own),
@@ -218,11 +217,47 @@ static void begin_receiving(struct roles *r, struct tile_loop *loop,
     loop->tile = loop->words[0];
 }
 
-struct tile_loop role_tiles_begin(struct roles *r, const MlirValue *inits,
-                                  size_t count, bool is_producer,
+struct tile_loop role_tiles_first(struct roles *r) {
+    struct tile_loop loop = {.tile = r->first_tile};
+    if (mlirValueIsNull(r->counter))
+        return loop;
+    MlirValue zero = role_number(r, 0);
+    struct ring start = {zero, zero};
+    receive(r, start, loop.words);
+    loop.tile = loop.words[0];
+    loop.ring = role_ring_next(r, start, DRAWN_SLOTS);
+    return loop;
+}
+
+struct tile_loop role_tiles_next(struct roles *r,
+                                 const struct tile_loop *loop) {
+    struct tile_loop next = {.ring = loop->ring};
+    if (mlirValueIsNull(r->counter)) {
+        next.tile = ir_addi(&r->b, loop->tile, r->ctas);
+        return next;
+    }
+    receive(r, loop->ring, next.words);
+    next.tile = next.words[0];
+    next.ring = role_ring_next(r, loop->ring, DRAWN_SLOTS);
+    return next;
+}
+
+MlirValue role_tiles_exists(struct roles *r, const struct tile_loop *at) {
+    if (mlirValueIsNull(r->counter))
+        return ir_cmpi(&r->b, IR_SLT, at->tile, r->tiles);
+    return ir_cmpi(&r->b, IR_SGE, at->tile, role_number(r, 0));
+}
+
+struct tile_loop role_tiles_begin(struct roles *r,
+                                  const struct tile_loop *first,
+                                  const MlirValue *inits, size_t count,
                                   const char *section) {
     struct ir_builder *b = &r->b;
-    struct tile_loop loop = {.count = count};
+    bool is_producer = first == NULL;
+    struct tile_loop loop = {.count = 0};
+    if (first)
+        loop = *first;
+    loop.count = count;
     if (mlirValueIsNull(r->counter)) {
         loop.counted =
             ir_for_begin(b, r->first_tile, r->tiles, r->ctas, inits, count);
@@ -247,7 +282,7 @@ MlirValue role_tiles_arg(const struct tile_loop *loop, size_t i) {
                                 : ir_while_arg(&loop->drawn, 1, i);
 }
 
-struct scope role_tiles_head(struct roles *r, struct tile_loop *loop,
+struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,
                              MlirValue consumer, bool is_producer) {
     bool draws = !mlirValueIsNull(r->counter);
     struct scope scope =
@@ -262,8 +297,9 @@ struct scope role_tiles_head(struct roles *r, struct tile_loop *loop,
 }
 
 void role_tiles_end(struct roles *r, struct tile_loop *loop,
-                    const MlirValue *yields, bool is_producer) {
+                    const struct tile_loop *next, const MlirValue *yields) {
     struct ir_builder *b = &r->b;
+    bool is_producer = next == NULL;
     if (mlirValueIsNull(r->counter)) {
         ir_for_end(b, &loop->counted, yields, loop->count);
         return;
@@ -274,11 +310,13 @@ void role_tiles_end(struct roles *r, struct tile_loop *loop,
         values[i] = yields[i];
     if (is_producer)
         values[total++] = loop->next;
-    struct ring ring = role_ring_next(r, loop->ring, DRAWN_SLOTS);
+    struct ring ring = is_producer
+                           ? role_ring_next(r, loop->ring, DRAWN_SLOTS)
+                           : next->ring;
     values[total++] = ring.stage;
     values[total++] = ring.parity;
     for (size_t i = 0; !is_producer && i <= r->coordinates.count; i++)
-        values[total++] = loop->words[i];
+        values[total++] = next->words[i];
     ir_while_end(b, &loop->drawn, values, total);
     if (!is_producer)
         return;

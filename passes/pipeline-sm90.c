@@ -22,8 +22,9 @@
  *     k, v       one for all consumers      consumer warp
  *     q          a slot per consumer        warp of its own consumer
  *
- * For list masks the producer writes (block·2 + whole)·2 + last beside K.  With attn.q_stages = 2 the next tile's Q is copied while the present
- * one is in use.
+ * For list masks the producer writes (block·2 + whole)·2 + last beside K.
+ * With attn.q_stages = 2 the next tile's Q is copied while the present one is
+ * in use.
  *
  * Persistent CTAs take every ctas-th tile; kernels whose tiles differ in an
  * unknown way (lists) draw them from a counter in the workspace instead

@@ -141,8 +141,11 @@ static void fold_splats(struct arena *scratch, MlirOperation func) {
 void tile_hoist(struct arena *scratch, MlirOperation func) {
     size_t count = 0;
     fold_splats(scratch, func);
-    MlirOperation *loops = ir_collect(scratch, func, "scf.for", &count);
-    for (size_t i = count; i-- > 0;)
-        hoist_loop(scratch, loops[i]);
+    static const char *const kinds[] = {"scf.for", "scf.while"};
+    for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
+        MlirOperation *loops = ir_collect(scratch, func, kinds[k], &count);
+        for (size_t i = count; i-- > 0;)
+            hoist_loop(scratch, loops[i]);
+    }
     share_reads(scratch, func);
 }

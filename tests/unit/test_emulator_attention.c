@@ -18,6 +18,7 @@ static const char *const plain[] = {
 struct run {
     struct arena *arena;
     struct compiled compiled;
+    int sm_count; /* 0: the default */
     uint16_t *q, *k, *v, *o;
     float *lse;
     struct emu_attention_result result;
@@ -79,6 +80,7 @@ static void execute_any(struct run *run, const struct emu_options *options) {
                                  .sources = &source,
                                  .source_count = 1,
                                  .sizes = {1, HEADS, HEADS, Q_LEN, KV_LEN},
+                                 .sm_count = run->sm_count,
                                  .tensors = tensors};
     cr_assert(emu_attention_run(&call, options, &run->result, &error), "%s",
               error.text);
@@ -227,9 +229,9 @@ static bool line_has(const char *line, const char *opcode) {
 }
 
 /* Runs the kernel once without each line that has one of the opcodes; every run
- * must give a report.  Returns the number of lines. */
+ * but `unnoticed` must give a report.  Returns the number of lines. */
 static int remove_each(struct run *run, const char *const *opcodes,
-                       size_t count) {
+                       size_t count, int unnoticed) {
     char *text = (char *)(uintptr_t)run->compiled.ptx;
     int lines = 0;
     for (char *line = text; line && *line;) {
@@ -245,7 +247,8 @@ static int remove_each(struct run *run, const char *const *opcodes,
             emu_result_destroy(&run->result.total);
             execute_any(run, &options);
             memcpy(line, saved, 2);
-            cr_expect(run->result.total.report_count > 0,
+            bool noticed = run->result.total.report_count > 0;
+            cr_expect(noticed || unnoticed-- > 0,
                       "nothing is reported without %.60s", line);
             lines++;
         }
@@ -259,7 +262,7 @@ Test(emulator_attention, missing_synchronisation_sm_80) {
                                           "cp.async.commit_group", "bar.sync"};
     struct run run = {0};
     compile(&run, plain[1]);
-    cr_expect(remove_each(&run, opcodes, COUNT(opcodes)) >= 5);
+    cr_expect(remove_each(&run, opcodes, COUNT(opcodes), 0) >= 5);
     finish(&run);
 }
 
@@ -271,8 +274,14 @@ Test(emulator_attention, missing_synchronisation_sm_90a) {
     struct run run = {0};
     if (!compile_target_is_supported("sm_90a"))
         cr_skip_test("no code generation for sm_90a");
-    compile_for(&run, plain[1], "sm_90a");
-    cr_expect(remove_each(&run, opcodes, COUNT(opcodes)) >= 12);
+    compile_for(&run,
+                "attention causal { dtype bf16; head_dim 64; mask kv <= q; "
+                "schedule { tile 128, 64; overlap intra; } }",
+                "sm_90a");
+    run.sm_count = 1; /* a CTA goes from tile to tile, four of them */
+    /* The scores of the next tile's first block are written by wgmma alone: the
+     * fence in front is needed for registers that ptxas shares. */
+    cr_expect(remove_each(&run, opcodes, COUNT(opcodes), 1) >= 12);
     finish(&run);
 }
 

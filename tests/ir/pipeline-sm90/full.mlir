@@ -1,6 +1,7 @@
 // RUN: attnc --run-pass=tile,cse,online-softmax,fold-scale,cse,rescale,pipeline,cse %s | FileCheck %s
 // No mask: roles, one counted key loop, tiles in static order.  The producer runs one K
-// ahead of V; a consumer issues Q K(j) and P V(j-1) before it waits for either.
+// ahead of V; a consumer issues Q K(j) and P V(j-1) before it waits for either, and
+// the first Q K of the next tile before it stores O.
 
 // CHECK-LABEL: func.func @a(
 // CHECK-SAME: attn.consumers = 4 : i32
@@ -25,9 +26,10 @@
 // CHECK: "attn.tma_load"(%arg1
 // CHECK: "attn.tma_load"(%arg2
 // CHECK: "attn.set_max_registers"() {action = "increase", count = 112 : i32}
-// CHECK: scf.for
 // CHECK: "attn.wgmma"({{.*}}) {transpose_b}
 // CHECK: "attn.wgmma_wait"({{.*}}) {pending = 0 : i32}
+// CHECK: scf.for
+// CHECK-NOT: {transpose_b}
 // CHECK: scf.for
 // CHECK: "attn.mbarrier_wait"(%[[KFULL]]
 // CHECK: "attn.wgmma_fence"
@@ -41,6 +43,13 @@
 // CHECK: "attn.vote_any"
 // CHECK: "attn.wgmma_wait"(%[[O]]) {pending = 0 : i32}
 // CHECK: math.exp2 {{.*}} : vector<64x64xf32>
+// CHECK: "attn.wgmma_wait"({{.*}}) {pending = 0 : i32} : (vector<64x64xf32>)
+// CHECK: %[[NEXT:.*]] = "attn.wgmma"({{.*}}) {transpose_b}
+// CHECK: "attn.store"
+// CHECK: "attn.store"
+// CHECK: "attn.wgmma_wait"(%[[NEXT]]) {pending = 0 : i32}
+// CHECK: "attn.mbarrier_arrive"(%[[KEMPTY]]
+// CHECK: } else {
 // CHECK: "attn.store"
 // CHECK-NOT: attn.load
 // CHECK-NOT: attn.consumer"

@@ -32,13 +32,18 @@
 // CHECK: "attn.set_max_registers"() {action = "increase"
 // CHECK-NOT: attn.ballot
 // CHECK-NOT: math.cttz
-// CHECK: scf.while
 // CHECK: memref.load %[[DRAWN]]
 // CHECK: memref.load %[[ENTRIES]]
+// CHECK: "attn.wgmma"({{.*}}) {transpose_b}
+// CHECK: scf.while
 // CHECK: scf.while
 // CHECK: scf.condition
 // CHECK: memref.load %[[ENTRIES]]
 // CHECK: "attn.wgmma"({{.*}}) {transpose_b}
+// CHECK: memref.load %[[DRAWN]]
+// CHECK: memref.load %[[ENTRIES]]
+// CHECK: "attn.wgmma"({{.*}}) {transpose_b}
+// CHECK: "attn.store"
 
 !qk = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
 !vo = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
