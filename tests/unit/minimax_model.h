@@ -1,0 +1,61 @@
+/* f32 models, instruction by instruction, of what the back end emits for
+ * attn.exp2_split and for tanh (backends/ptx/isel_math.c, passes/fast-math.c).
+ */
+#ifndef ATTN_TESTS_UNIT_MINIMAX_MODEL_H
+#define ATTN_TESTS_UNIT_MINIMAX_MODEL_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "passes/minimax.h"
+
+static inline float model_f32(uint32_t bits) {
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+static inline uint32_t model_bits(float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+/* max.NaN; add.rm with 1.5·2^23 + 127, whose unit is 1: the sum rounded down is
+ * the sum with x rounded down; the rest rounds to nearest. */
+static inline float model_exp2(float x, const float *c, int count) {
+    const float magic = 12583039.0f;
+    float clamped = x < -127.0f ? -127.0f : x;
+    float biased = floorf(clamped) + magic;
+    float fraction = clamped - (biased - magic);
+    float sum = c[count - 1];
+    for (int k = count - 2; k >= 0; k--)
+        sum = fmaf(fraction, sum, c[k]);
+    return sum * model_f32(model_bits(biased) << 23);
+}
+
+static inline float model_tanh_small(float x) {
+    const int count = sizeof minimax_tanh / sizeof minimax_tanh[0];
+    float square = x * x, sum = minimax_tanh[count - 1];
+    for (int k = count - 2; k >= 0; k--)
+        sum = fmaf(square, sum, minimax_tanh[k]);
+    return x * sum;
+}
+
+/* The argument of ex2 for a tanh of x. */
+static inline float model_tanh_exponent(float x) {
+    return fabsf(x) * (-2 * 1.44269502f);
+}
+
+/* tanh from 2^model_tanh_exponent(x), the MUFU's ex2 and rcp having these
+ * relative errors. */
+static inline float model_tanh_large(float x, double exact_power,
+                                     double ex2_error, double rcp_error) {
+    float power = (float)(exact_power * (1 + ex2_error));
+    float sum = power + 1.0f;
+    float inverse = (float)((1 / (double)sum) * (1 + rcp_error));
+    return copysignf((1.0f - power) * inverse, x);
+}
+
+#endif

@@ -1,0 +1,165 @@
+/* The polynomials of passes/minimax.h in f32 arithmetic, for every input.
+ *
+ * The functions below are the instruction sequences of the back end, operation
+ * by operation (test_ptx_math.c compares the bits); where the MUFU takes part,
+ * its results are the exact ones times 1 +- the largest error that the PTX ISA
+ * documents.  Builds with sanitizers check one input in 97. */
+#include <criterion/criterion.h>
+#include <criterion/logging.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "passes/minimax.h"
+#include "tests/unit/minimax_model.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+enum { STEP = 97 };
+#else
+enum { STEP = 1 };
+#endif
+
+/* fmaf and floorf as one instruction: every x86-64 processor since 2013 has
+ * them. */
+#if defined(__x86_64__)
+#define WITH_FMA __attribute__((target("fma")))
+#else
+#define WITH_FMA
+#endif
+
+/* ---- exp2
+ * ----------------------------------------------------------------------- */
+
+/* 2^x for doubles that are f32 numbers; near 0 by its series, exact to 2^-52.
+ */
+static double power_of_two(double x) {
+    if (fabs(x) >= 0x1p-17)
+        return exp2(x);
+    double y = x * 0.69314718055994531;
+    return 1 + y + y * y / 2 + y * y * y / 6;
+}
+
+struct exp2_worst {
+    double degree_3, degree_4;
+};
+
+/* Largest relative errors over the f32 numbers with bits first to last. */
+WITH_FMA static struct exp2_worst exp2_errors(uint32_t first, uint32_t last) {
+    struct exp2_worst worst = {0, 0};
+    for (uint64_t bits = first; bits <= last; bits += STEP) {
+        float x = model_f32((uint32_t)bits);
+        double scale = 1 / power_of_two((double)x);
+        double error_3 =
+            fabs((double)model_exp2(x, minimax_exp2_3, 4) * scale - 1);
+        double error_4 =
+            fabs((double)model_exp2(x, minimax_exp2_4, 5) * scale - 1);
+        worst.degree_3 = error_3 > worst.degree_3 ? error_3 : worst.degree_3;
+        worst.degree_4 = error_4 > worst.degree_4 ? error_4 : worst.degree_4;
+    }
+    return worst;
+}
+
+static void check_exp2(uint32_t first, uint32_t last) {
+    struct exp2_worst worst = exp2_errors(first, last);
+    cr_log_info("degree 3: 2^%.3f, degree 4: 2^%.3f", log2(worst.degree_3),
+                log2(worst.degree_4));
+    cr_assert(worst.degree_3 <= 0x1p-13, "degree 3: 2^%.3f",
+              log2(worst.degree_3));
+    cr_assert(worst.degree_4 <= 0x1p-18, "degree 4: 2^%.3f",
+              log2(worst.degree_4));
+    cr_assert(worst.degree_3 >= 0x1p-14, "degree 3: 2^%.3f",
+              log2(worst.degree_3));
+}
+
+/* Every f32 from -126 to 8 (P of a rescale threshold of 8). */
+Test(minimax, exp2_of_all_positive_inputs) {
+    check_exp2(0, model_bits(8.0f));
+}
+Test(minimax, exp2_of_all_negative_inputs) {
+    check_exp2(model_bits(-0.0f), model_bits(-126.0f));
+}
+
+/* Every f32 below -126, and the rest of the domain. */
+WITH_FMA static uint32_t any_exp2_bits(uint32_t first, uint32_t last) {
+    uint32_t any = 0;
+    for (uint64_t bits = first; bits <= last; bits += STEP)
+        any |= model_bits(
+            model_exp2(model_f32((uint32_t)bits), minimax_exp2_3, 4));
+    return any;
+}
+Test(minimax, exp2_is_zero_below_the_normal_range) {
+    uint32_t first = model_bits(-126.0f) + 1u, last = model_bits(-INFINITY);
+    cr_assert_eq(any_exp2_bits(first, last), 0);
+    cr_assert(isnan(model_exp2(NAN, minimax_exp2_3, 4)));
+    cr_assert(isnan(model_exp2(-NAN, minimax_exp2_4, 5)));
+    for (int n = -126; n < 128; n++)
+        cr_assert_eq(model_exp2((float)n, minimax_exp2_3, 4), ldexpf(1, n));
+}
+
+/* ---- tanh
+ * ----------------------------------------------------------------------- */
+
+/* To 2^-47 relative. */
+static inline double tanh_exactly(double x) {
+    double square = x * x;
+    return fabs(x) < 0x1p-8
+               ? x * (1 - square / 3 + square * square * (2 / 15.0))
+               : tanh(x);
+}
+
+/* What the language allows (docs/language.md, built-ins). */
+static inline double tanh_allowed(double exact) {
+    double relative = fabs(exact) * 0x1p-20;
+    return relative > 0x1p-22 ? relative : 0x1p-22;
+}
+
+/* Below 2^-24 tanh x and x·p(x^2) are between 0 and x: 2^-24 apart at most. */
+WITH_FMA static double worst_tanh_polynomial(void) {
+    double worst = 0;
+    for (uint64_t bits = model_bits(0x1p-24f);
+         bits <= model_bits(minimax_tanh_bound); bits += STEP) {
+        float x = model_f32((uint32_t)bits);
+        double exact = tanh_exactly((double)x);
+        double error = fabs((double)model_tanh_small(x) - exact);
+        double allowed = tanh_allowed(exact);
+        worst = error > worst * allowed ? error / allowed : worst;
+    }
+    return worst;
+}
+Test(minimax, tanh_polynomial_of_all_inputs) {
+    double worst = worst_tanh_polynomial();
+    cr_assert(worst <= 0.75, "%.3f of the tolerance", worst);
+    cr_log_info("%.3f of the tolerance", worst);
+    cr_assert_eq(model_tanh_small(-0.3f),
+                 -model_tanh_small(0.3f)); /* odd, bit for bit */
+}
+
+/* Largest error of the form for all x among the f32 numbers with bits first to
+ * last, the errors of ex2 (2^-22) and rcp (2^-23) being at their worst. */
+WITH_FMA static double worst_tanh_quotient(uint32_t first, uint32_t last) {
+    double worst = 0;
+    for (uint64_t bits = first; bits <= last; bits += STEP) {
+        float x = model_f32((uint32_t)bits);
+        double power = power_of_two((double)model_tanh_exponent(x));
+        double exact = tanh_exactly((double)x), allowed = tanh_allowed(exact);
+        for (int corner = 0; corner < 4; corner++) {
+            double ex2_error = corner & 1 ? 0x1p-22 : -0x1p-22;
+            double rcp_error = corner & 2 ? 0x1p-23 : -0x1p-23;
+            double value =
+                (double)model_tanh_large(x, power, ex2_error, rcp_error);
+            double error = fabs(value - exact);
+            worst = error > worst * allowed ? error / allowed : worst;
+        }
+    }
+    return worst;
+}
+
+/* Past 10 the result is 1 - 2 exp(-20) or more, whatever the errors are; below
+ * 2^-27 the power rounds as at 2^-27. */
+Test(minimax, tanh_quotient_of_all_inputs) {
+    double worst = worst_tanh_quotient(model_bits(0x1p-28f), model_bits(10.0f));
+    cr_assert(worst <= 1, "%.3f of the tolerance", worst);
+    cr_log_info("%.3f of the tolerance", worst);
+    cr_assert_eq(model_tanh_large(INFINITY, 0, 0, 0), 1);
+    cr_assert_eq(model_tanh_large(-INFINITY, 0, 0, 0), -1);
+}
