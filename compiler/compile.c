@@ -22,7 +22,8 @@
 static const char *const stage_names[] = {
     "attn",           "mask-blocks", "tile",
     "online-softmax", "fold-scale",  "rescale",
-    "pipeline",       "ptx",         NULL,
+    "split-exp",      "pipeline",    "ptx",
+    NULL,
 };
 
 const char *const *compile_stages(void) {

@@ -361,6 +361,20 @@ MlirValue ir_partial_sum(struct ir_builder *b, MlirValue p, MlirValue l);
 void ir_store(struct ir_builder *b, MlirValue value, MlirValue dst,
               MlirValue batch, MlirValue head, MlirValue row0, MlirValue limit,
               bool optional);
+/* Degrees that attn.exp2_split may have: 3 to 5. */
+enum { IR_EXP2_COEFFICIENTS = 6 };
+/* exp2 of a tile: the listed units of columns (ascending) by the polynomial,
+ * the rest on the MUFU.  Unit 2j + c is what the lanes of a quad hold at parity
+ * c of 8 columns: columns 8j + 2k + c, k < 4. */
+MlirValue ir_exp2_split(struct ir_builder *b, MlirValue x, const int32_t *units,
+                        size_t unit_count, const float *coefficients,
+                        size_t coefficient_count);
+/* Does the polynomial serve this unit? */
+bool ir_exp2_split_has_unit(MlirOperation split, int unit);
+/* Its coefficients, lowest power first; returns how many. */
+int ir_exp2_split_coefficients(MlirOperation split,
+                               float out_coefficients[IR_EXP2_COEFFICIENTS]);
+
 /* Bit i is the i1 predicate of lane i, as i32 in every lane. */
 MlirValue ir_ballot(struct ir_builder *b, MlirValue predicate);
 /* Over the 32 lanes, the result in each.  kind: minsi maxsi minnumf maxnumf ori

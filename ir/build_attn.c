@@ -97,6 +97,41 @@ void ir_store(struct ir_builder *b, MlirValue value, MlirValue dst,
           6, NULL, 0, &attr, optional);
 }
 
+MlirValue ir_exp2_split(struct ir_builder *b, MlirValue x, const int32_t *units,
+                        size_t unit_count, const float *coefficients,
+                        size_t coefficient_count) {
+    struct ir_attr attrs[] = {
+        {"units",
+         mlirDenseI32ArrayGet(b->context, (intptr_t)unit_count, units)},
+        {"coefficients",
+         mlirDenseF32ArrayGet(b->context, (intptr_t)coefficient_count,
+                              coefficients)},
+    };
+    return ir_value_op(b, "attn.exp2_split", &x, 1, mlirValueGetType(x), attrs,
+                       2);
+}
+
+bool ir_exp2_split_has_unit(MlirOperation split, int unit) {
+    MlirAttribute units =
+        mlirOperationGetAttributeByName(split, ir_ref("units"));
+    intptr_t count = mlirDenseArrayGetNumElements(units);
+    for (intptr_t i = 0; i < count; i++)
+        if (mlirDenseI32ArrayGetElement(units, i) == unit)
+            return true;
+    return false;
+}
+
+int ir_exp2_split_coefficients(MlirOperation split,
+                               float out_coefficients[IR_EXP2_COEFFICIENTS]) {
+    MlirAttribute list =
+        mlirOperationGetAttributeByName(split, ir_ref("coefficients"));
+    int count = (int)mlirDenseArrayGetNumElements(list);
+    assert(count <= IR_EXP2_COEFFICIENTS);
+    for (int i = 0; i < count; i++)
+        out_coefficients[i] = mlirDenseF32ArrayGetElement(list, i);
+    return count;
+}
+
 MlirValue ir_ballot(struct ir_builder *b, MlirValue predicate) {
     return ir_value_op(b, "attn.ballot", &predicate, 1, ir_type_i32(b->context),
                        NULL, 0);

@@ -93,6 +93,16 @@ irdl.dialect @attn {
     irdl.operands(p: %p, l: %l)
     irdl.results(l_new: %l)
   }
+  // exp2; the elements of the listed column units (2*(column / 8) + column mod 2) by a
+  // polynomial with these coefficients, lowest power first, the others on the MUFU.
+  irdl.operation @exp2_split {
+    %t = irdl.base "!builtin.vector"
+    %units = irdl.base "#builtin.dense_array"
+    %coefficients = irdl.base "#builtin.dense_array"
+    irdl.operands(x: %t)
+    irdl.results(result: %t)
+    irdl.attributes { "units" = %units, "coefficients" = %coefficients }
+  }
   // Rows row.. < limit of dst[b, h].  Optional unit: optional (dst may be null).
   irdl.operation @store {
     %value = irdl.base "!builtin.vector"

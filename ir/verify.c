@@ -298,6 +298,37 @@ static bool check_partial_sum(struct verifier *v, MlirOperation op) {
            want_vector(v, op, "l", operand_type(op, 1), ir_rows(p), 4, true);
 }
 
+/* Is the attribute a list of this many i32 or f32? */
+static bool is_list(MlirOperation op, const char *name, bool f32,
+                    intptr_t least, intptr_t most) {
+    MlirAttribute list = mlirOperationGetAttributeByName(op, ir_ref(name));
+    bool typed = f32 ? mlirAttributeIsADenseF32Array(list)
+                     : mlirAttributeIsADenseI32Array(list);
+    return typed && mlirDenseArrayGetNumElements(list) >= least &&
+           mlirDenseArrayGetNumElements(list) <= most;
+}
+
+static bool check_exp2_split(struct verifier *v, MlirOperation op) {
+    MlirType x = operand_type(op, 0);
+    int64_t count = ir_columns(x) / 4, last = -1;
+    if (!want_vector(v, op, "x", x, -1, -1, true))
+        return false;
+    if (!is_list(op, "coefficients", true, 4, IR_EXP2_COEFFICIENTS))
+        return fail(v, op, "coefficients must be 4 to %d f32",
+                    IR_EXP2_COEFFICIENTS);
+    if (!is_list(op, "units", false, 1, count))
+        return fail(v, op, "units must be 1 to %lld i32", (long long)count);
+    MlirAttribute units = mlirOperationGetAttributeByName(op, ir_ref("units"));
+    for (intptr_t i = 0; i < mlirDenseArrayGetNumElements(units); i++) {
+        int64_t unit = mlirDenseI32ArrayGetElement(units, i);
+        if (unit <= last || unit >= count)
+            return fail(v, op, "unit %lld: units must ascend from 0 to %lld",
+                        (long long)unit, (long long)count - 1);
+        last = unit;
+    }
+    return true;
+}
+
 /* O: 16-bit tile to rank 4; LSE: f32 rows to rank 3. */
 static bool check_store(struct verifier *v, MlirOperation op) {
     MlirType value = operand_type(op, 0), dst = operand_type(op, 1);
@@ -482,6 +513,7 @@ static const struct verify_rule checks[] = {
     {"attn.softmax_finish", check_softmax_finish},
     {"attn.mul_rp", check_mul_rp},
     {"attn.partial_sum", check_partial_sum},
+    {"attn.exp2_split", check_exp2_split},
     {"attn.store", check_store},
     {"attn.warp_reduce", check_warp_reduce},
     {"attn.shared", check_shared},

@@ -35,6 +35,7 @@ extern const struct pass pass_tile;
 extern const struct pass pass_online_softmax;
 extern const struct pass pass_fold_scale;
 extern const struct pass pass_rescale;
+extern const struct pass pass_split_exp;
 extern const struct pass pass_pipeline;
 extern const struct pass pass_canonicalize; /* stock */
 extern const struct pass pass_cse;          /* stock */

@@ -7,6 +7,17 @@
 #include "ir/walk.h"
 #include "passes/target_limits.h"
 
+/* An f32 attribute that is absent when it is 0. */
+static void set_positive(MlirOperation func, const char *name, float value) {
+    MlirContext context = mlirOperationGetContext(func);
+    if (value > 0)
+        ir_set_attr(func, name,
+                    mlirFloatAttrDoubleGet(context, ir_type_f32(context),
+                                           (double)value));
+    else
+        ir_remove_attr(func, name);
+}
+
 void plan_write(MlirOperation func, const struct schedule_plan *plan) {
     MlirContext context = mlirOperationGetContext(func);
     ir_set_kernel_tile(func, plan->tile_m, plan->tile_n);
@@ -23,12 +34,8 @@ void plan_write(MlirOperation func, const struct schedule_plan *plan) {
     ir_set_attr(
         func, "attn.order",
         ir_attr_string(context, schedule_order(plan)));
-    if (plan->rescale_threshold > 0)
-        ir_set_attr(func, "attn.rescale_threshold",
-                    mlirFloatAttrDoubleGet(context, ir_type_f32(context),
-                                           (double)plan->rescale_threshold));
-    else
-        ir_remove_attr(func, "attn.rescale_threshold");
+    set_positive(func, "attn.rescale_threshold", plan->rescale_threshold);
+    set_positive(func, "attn.exp_poly", plan->exp_poly);
     if (plan->q_registers)
         ir_set_attr(func, "attn.q_registers", ir_attr_unit(context));
     else
@@ -62,11 +69,10 @@ struct schedule_problem plan_problem(MlirOperation module,
     };
 }
 
-static float threshold_of(MlirOperation func) {
-    MlirAttribute tau =
-        mlirOperationGetAttributeByName(func, ir_ref("attn.rescale_threshold"));
-    bool given = !mlirAttributeIsNull(tau) && mlirAttributeIsAFloat(tau);
-    return given ? (float)mlirFloatAttrGetValueDouble(tau) : 0;
+static float positive_of(MlirOperation func, const char *name) {
+    MlirAttribute value = mlirOperationGetAttributeByName(func, ir_ref(name));
+    bool given = !mlirAttributeIsNull(value) && mlirAttributeIsAFloat(value);
+    return given ? (float)mlirFloatAttrGetValueDouble(value) : 0;
 }
 
 bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
@@ -85,8 +91,11 @@ bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
     if (!schedule_resolve(&problem, &pinned, ctx->diags, out_plan))
         return false;
     /* Without attn.stages nobody has planned yet. */
-    if (pinned.given[SCHEDULE_STAGES])
-        out_plan->rescale_threshold = threshold_of(func);
+    if (pinned.given[SCHEDULE_STAGES]) {
+        out_plan->rescale_threshold =
+            positive_of(func, "attn.rescale_threshold");
+        out_plan->exp_poly = positive_of(func, "attn.exp_poly");
+    }
     const char *order = ir_text_attr(func, "attn.order");
     out_plan->longest_first = !order || strcmp(order, "linear") != 0;
     if (order)

@@ -6,6 +6,7 @@
  *     attn.pingpong                  unit: they take turns at issuing products
  *     attn.q_registers               unit: Q is kept in registers
  *     attn.rescale_threshold         f32, tau in log2 units; absent: 0
+ *     attn.exp_poly                  f32, share of exp2 on FMA pipes; absent: 0
  *     attn.order                     "lpt" or "linear"
  */
 #ifndef ATTN_PASSES_PLAN_H

@@ -299,6 +299,8 @@ bool schedule_resolve_roles(const struct schedule_problem *problem,
             plan.dynamic = pinned->order == ORDER_DYNAMIC;
         if (pinned->given[SCHEDULE_RESCALE_THRESHOLD])
             plan.rescale_threshold = pinned->rescale_threshold;
+        if (pinned->given[SCHEDULE_EXP_POLY])
+            plan.exp_poly = pinned->exp_poly;
         if (!refuse_shape(target, pinned, &plan, diags) ||
             !refuse_threshold(problem, pinned, &plan, diags))
             return false;

@@ -370,6 +370,8 @@ bool schedule_resolve(const struct schedule_problem *problem,
             !pinned->given[SCHEDULE_ORDER] || pinned->order != ORDER_LINEAR;
         if (pinned->given[SCHEDULE_RESCALE_THRESHOLD])
             plan.rescale_threshold = pinned->rescale_threshold;
+        if (pinned->given[SCHEDULE_EXP_POLY])
+            plan.exp_poly = pinned->exp_poly;
     }
     if (!pinned || !pinned->given[SCHEDULE_STAGES])
         plan.stages = default_stages(problem, target, &plan);
@@ -389,7 +391,9 @@ void schedule_print(const struct schedule_plan *plan, struct strbuf *out) {
     if (plan->consumers > 0)
         strbuf_printf(out, "consumers %d; overlap %s; ", plan->consumers,
                       plan->pingpong ? "pingpong" : "intra");
-    strbuf_printf(out, "stages %d; rescale_threshold %g; order %s",
-                  plan->stages, (double)plan->rescale_threshold,
-                  schedule_order(plan));
+    strbuf_printf(out, "stages %d; ", plan->stages);
+    if (plan->exp_poly > 0)
+        strbuf_printf(out, "exp_poly %g%%; ", (double)plan->exp_poly * 100);
+    strbuf_printf(out, "rescale_threshold %g; order %s",
+                  (double)plan->rescale_threshold, schedule_order(plan));
 }

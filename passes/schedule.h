@@ -35,6 +35,7 @@ struct schedule_plan {
                          block */
     float rescale_threshold; /* tau of `rescale` in log2 units, 0: rescale every
                                 block */
+    float exp_poly;       /* share of the exp2 of P on the FMA pipes, 0 to 1 */
     bool dynamic;         /* tiles are drawn from a counter, in the same order */
     bool longest_first; /* the last query tile (most keys under a causal mask)
                            starts first */

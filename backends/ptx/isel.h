@@ -296,6 +296,7 @@ struct element {
     struct ptx_operand dest; /* the register to write, or none: a new one */
     const char *hint;
     bool contract; /* fastmath: contraction and fast forms allowed */
+    int unit;      /* 2j + c of an element of a run, -1 outside of runs */
 };
 
 struct element_rule {
@@ -327,6 +328,7 @@ struct ptx_operand element_same(const struct element *e,
 
 /* Functions of isel_math.c; each is one column of the rule table. */
 struct ptx_operand math_exp2(const struct element *e);
+struct ptx_operand math_exp2_split(const struct element *e);
 struct ptx_operand math_exp(const struct element *e);
 struct ptx_operand math_log(const struct element *e);
 struct ptx_operand math_tanh(const struct element *e);

@@ -322,6 +322,7 @@ static const struct element_rule rules[] = {
     {"math.ctlz",        NULL,           PTX_CLZ_B32,    NO, NO, NO},
     {"math.cttz",        emit_cttz,      NO,             NO, NO, NO},
     {"attn.mul_rp",      NULL,           NO,             BOTH(PTX_MUL_RP_F32), NO},
+    {"attn.exp2_split",  math_exp2_split, NO,            NO, NO, NO},
     {"func.call",        call_extern,    NO,             NO, NO, NO},
 };
 #undef BOTH

@@ -44,6 +44,27 @@ operand math_exp2(const struct element *e) {
     return element_out(e, PTX_EX2_APPROX_FTZ_F32, e->in[0]);
 }
 
+/* 2^x = 2^n p(x - n), n = x rounded down, p(0) = 1.  Adding 1.5·2^23 + 127
+ * leaves 127 + n in the low bits; shifted, they are the f32 number 2^n, and 0
+ * for n = -127, where x is clamped.  2^n is multiplied, not added to the
+ * exponent of p as an integer: that would turn a NaN into a number. */
+operand math_exp2_split(const struct element *e) {
+    static const float magic = 12583039.0f;
+    float c[IR_EXP2_COEFFICIENTS];
+    struct ptx_kernel *k = e->is->kernel;
+    if (e->unit < 0 || !ir_exp2_split_has_unit(e->op, e->unit))
+        return math_exp2(e);
+    int count = ir_exp2_split_coefficients(e->op, c);
+    operand x = op2(e, PTX_MAX_NAN_F32, e->in[0], ptx_f32(-127));
+    operand biased = op2(e, PTX_ADD_RM_F32, x, ptx_f32(magic));
+    operand fraction = sub2(e, x, add2(e, biased, ptx_f32(-magic)));
+    operand bits = ptx_def(k, PTX_MOV_B32_FROM_F32, "r", biased);
+    operand exponent = ptx_def(k, PTX_SHL_B32, "r", bits, ptx_imm(23));
+    operand power = ptx_def(k, PTX_MOV_F32_FROM_B32, "f", exponent);
+    return element_out(e, PTX_MUL_RN_F32, polynomial(e, fraction, c, count),
+                       power);
+}
+
 /* exp(x) = 2^t (1 + ln2 d) with t = x log2(e) rounded and d what was lost. */
 operand math_exp(const struct element *e) {
     operand x = isel_in_register(e->is, PTX_F, e->in[0], "f");

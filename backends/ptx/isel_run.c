@@ -109,6 +109,7 @@ static void fill_element(struct isel *is, const struct member *m, int f, int i,
         .in_class = m->in_classes,
         .hint = m->hint,
         .contract = m->contract,
+        .unit = 2 * j + c,
     };
     for (int k = 0; k < m->in_count; k++)
         out->in[k] = run_element(is, m->in[k], f, i, j, c);
@@ -252,8 +253,11 @@ static void allocate_result(struct isel *is, struct member *m) {
     storage_fill_registers(is, m->result, m->hint);
 }
 
-/* Inputs that do not change while the run is emitted: no tiles in registers. */
+/* Inputs that do not change while the run is emitted: no tiles in registers.
+ * Equal elements of attn.exp2_split may go different ways. */
 static bool is_numbered(const struct member *m) {
+    if (ir_is_op(m->op, "attn.exp2_split"))
+        return false;
     bool fits = (m->kind == MEMBER_ELEMENT && m->in_count <= NUMBER_OPERANDS) ||
                 m->kind == MEMBER_READ;
     if (!fits || m->live_out || m->result->layout != LAYOUT_TILE ||
@@ -431,6 +435,7 @@ static void emit_now(struct isel *is, struct member *m) {
         for (int k = 0; k < m->in_count; k++)
             e.in[k] = isel_plain(is, e.in[k]);
         e.dest = PTX_NOTHING;
+        e.unit = -1;
         result->elems[r] = element_emit(m->rule, &e);
     }
     forget_sums(m);

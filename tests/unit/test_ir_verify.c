@@ -10,6 +10,10 @@
 
 #define QK "memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>"
 #define LSE "memref<?x?x?xf32, strided<[?, ?, ?]>>"
+#define SPLIT(units, coefficients)                                             \
+    "\"attn.exp2_split\"(%s) {units = array<i32: " units                       \
+    ">, coefficients = array<f32: " coefficients                               \
+    ">} : (vector<64x32xf32>) -> vector<64x32xf32>"
 #define WG ", #gpu.address_space<workgroup>>"
 
 /* Values that the cases use. */
@@ -115,6 +119,10 @@ static const struct {
     {"\"attn.partial_sum\"(%s, %m) : (vector<64x32xf32>, vector<64x1xf32>) -> vector<64x1xf32>",
      "l is 64x1, expected 64x4"},
     {"\"attn.mul_rp\"(%i, %i) : (i32, i32) -> i32", "takes f32"},
+    {SPLIT("0, 7", "1.0, 0.7, 0.2, 0.1"), NULL},
+    {SPLIT("0, 8", "1.0, 0.7, 0.2, 0.1"), "unit 8: units must ascend from 0 to 7"},
+    {SPLIT("3, 3", "1.0, 0.7, 0.2, 0.1"), "unit 3: units must ascend"},
+    {SPLIT("0", "1.0, 0.7, 0.2"), "coefficients must be 4 to 6 f32"},
     {"\"attn.fragments\"(%a) : (memref<64x64xbf16" WG ") -> vector<64x32xbf16>",
      "result is 64x32, expected 64x64"},
     /* store */

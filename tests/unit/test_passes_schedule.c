@@ -176,19 +176,36 @@ Test(schedule, keys_of_other_targets_are_refused) {
     struct schedule_problem p = problem(64, 64);
     struct schedule pinned = {.given = {[SCHEDULE_CONSUMERS] = true,
                                         [SCHEDULE_OVERLAP] = true,
-                                        [SCHEDULE_EXP_POLY] = true,
                                         [SCHEDULE_RESCALE_THRESHOLD] = true,
                                         [SCHEDULE_ORDER] = true},
                               .consumers = 2,
                               .overlap = OVERLAP_PINGPONG,
-                              .exp_poly = 0.25f,
                               .rescale_threshold = 20,
                               .order = ORDER_DYNAMIC};
     struct schedule_plan plan;
     cr_assert_not(schedule_resolve(&p, &pinned, diags, &plan));
-    cr_assert_eq(diag_error_count(diags), 5);
-    cr_assert(reported("exp_poly must be 0%, found 25%"));
+    cr_assert_eq(diag_error_count(diags), 4);
     cr_assert(reported("rescale_threshold 20: P may reach 2^20"));
+}
+
+/* Every target can, none does by itself. */
+Test(schedule, exp_poly_is_pinned_only) {
+    static const char *const targets[] = {"sm_80", "sm_90a"};
+    for (size_t i = 0; i < 2; i++) {
+        struct schedule_problem p = problem(128, 128);
+        struct schedule pinned = {.given = {[SCHEDULE_EXP_POLY] = true},
+                                  .exp_poly = 0.25f};
+        struct schedule_plan plan;
+        struct strbuf text;
+        p.target = targets[i];
+        cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+        cr_assert_eq(plan.exp_poly, 0);
+        cr_assert(schedule_resolve(&p, &pinned, diags, &plan));
+        cr_assert_eq(plan.exp_poly, 0.25f);
+        strbuf_init(&text, arena);
+        schedule_print(&plan, &text);
+        cr_assert_not_null(strstr(strbuf_text(&text), "exp_poly 25%; "));
+    }
 }
 
 Test(schedule, neutral_keys_of_other_targets_are_fine) {
