@@ -20,10 +20,9 @@
 /* ---- Names ------------------------------------------------------------- */
 
 static const char *const stage_names[] = {
-    "attn",           "mask-blocks", "tile",
-    "online-softmax", "fold-scale",  "rescale",
-    "split-exp",      "pipeline",    "ptx",
-    NULL,
+    "attn",       "mask-blocks", "tile",    "online-softmax",
+    "fold-scale", "fast-math",   "rescale", "split-exp",
+    "pipeline",   "ptx",         NULL,
 };
 
 const char *const *compile_stages(void) {

@@ -8,8 +8,8 @@
 
 /* ---- Votes and lane-partial reductions ----------------------------------- */
 
-/* Maximum of the lane's own elements of each row: MxN i32 -> Mx4 i32,
- * signed. */
+/* Maximum of the lane's own elements of each row: MxN -> Mx4, i32 (signed) or
+ * f32 (a number wins against NaN). */
 MlirValue ir_partial_max(struct ir_builder *b, MlirValue tile);
 /* True in every lane when the predicate (scalar i1 or Mx4) holds in any
  * lane. */

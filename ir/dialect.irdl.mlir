@@ -160,7 +160,7 @@ irdl.dialect @attn {
 
   // ---- Votes, mbarriers, TMA, wgmma and roles: builders in build_sm90.h.
 
-  // Largest of the lane's own elements of each row: MxN i32 -> Mx4 i32.
+  // Largest of the lane's own elements of each row: MxN -> Mx4, i32 or f32 (a NaN never is).
   irdl.operation @partial_max {
     %tile = irdl.base "!builtin.vector"
     %top = irdl.base "!builtin.vector"

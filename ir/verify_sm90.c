@@ -153,9 +153,11 @@ static bool check_named_barrier(struct verifier *v, MlirOperation op) {
 
 static bool check_partial_max(struct verifier *v, MlirOperation op) {
     MlirType tile = operand_type(op, 0), top = result_type(op, 0);
-    return (ir_is_tile(tile) && ir_is_i32(tile) && ir_is_i32(top) &&
-            ir_rows(top) == ir_rows(tile) && ir_columns(top) == 4) ||
-           fail(v, op, "takes a tile of i32 and gives its rows times 4");
+    bool typed = (ir_is_i32(tile) && ir_is_i32(top)) ||
+                 (ir_is_f32(tile) && ir_is_f32(top));
+    return (ir_is_tile(tile) && typed && ir_rows(top) == ir_rows(tile) &&
+            ir_columns(top) == 4) ||
+           fail(v, op, "takes a tile of i32 or f32 and gives its rows times 4");
 }
 
 static bool check_vote_any(struct verifier *v, MlirOperation op) {

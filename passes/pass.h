@@ -34,6 +34,7 @@ extern const struct pass pass_mask_blocks;
 extern const struct pass pass_tile;
 extern const struct pass pass_online_softmax;
 extern const struct pass pass_fold_scale;
+extern const struct pass pass_fast_math;
 extern const struct pass pass_rescale;
 extern const struct pass pass_split_exp;
 extern const struct pass pass_pipeline;

@@ -23,9 +23,9 @@ const struct pass pass_cse = {
     mlirCreateTransformsCSE};
 
 static const struct pass *const all_passes[] = {
-    &pass_mask_blocks, &pass_tile,      &pass_online_softmax, &pass_fold_scale,
-    &pass_rescale,     &pass_split_exp, &pass_pipeline,       &pass_canonicalize,
-    &pass_cse,
+    &pass_mask_blocks,  &pass_tile,    &pass_online_softmax, &pass_fold_scale,
+    &pass_fast_math,    &pass_rescale, &pass_split_exp,      &pass_pipeline,
+    &pass_canonicalize, &pass_cse,
 };
 enum { PASS_COUNT = sizeof all_passes / sizeof all_passes[0] };
 
@@ -35,9 +35,9 @@ static const struct pass_step sm80_steps[] = {
     {&pass_mask_blocks, true}, {&pass_tile, true},
     {&pass_cse, false},        {&pass_online_softmax, true},
     {&pass_fold_scale, true},  {&pass_cse, false},
-    {&pass_rescale, true},     {&pass_split_exp, true},
-    {&pass_pipeline, true},    {&pass_cse, false},
-    {NULL, false},
+    {&pass_fast_math, true},   {&pass_rescale, true},
+    {&pass_split_exp, true},   {&pass_pipeline, true},
+    {&pass_cse, false},        {NULL, false},
 };
 
 const struct pass_step *pass_pipeline_of(const char *target) {

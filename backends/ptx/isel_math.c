@@ -87,23 +87,25 @@ operand math_log(const struct element *e) {
     return element_out(e, PTX_MUL_RN_F32, power, ptx_f32(ln2));
 }
 
-/* 1 - 2 / (exp(2x) + 1): absolute error about 2^-22.  Where contraction is not
- * allowed, small arguments get a polynomial of relative error 2^-22. */
+/* (1 - E) / (1 + E) with E = exp(-2 |x|), and the sign of x: 1 - E is exact
+ * near 0, so that the absolute error there is half of E's.  Where contraction
+ * is not allowed, small arguments get a polynomial of relative error 2^-22. */
 operand math_tanh(const struct element *e) {
     static const float small[] = {-0.333332866f, 0.133284643f, -0.0531467460f,
                                   0.0172957517f};
     operand x = isel_in_register(e->is, PTX_F, e->in[0], "f");
-    operand t = mul2(e, x, ptx_f32(2 * log2e_high));
+    operand magnitude = op1(e, PTX_ABS_F32, x);
+    operand t = mul2(e, magnitude, ptx_f32(-2 * log2e_high));
     operand power = op1(e, PTX_EX2_APPROX_FTZ_F32, t);
     operand sum = add2(e, power, ptx_f32(1));
-    operand inverse = op1(e, PTX_RCP_APPROX_F32, sum);
+    operand inverse = op1(e, PTX_RCP_APPROX_FTZ_F32, sum);
+    operand size = mul2(e, sub2(e, ptx_f32(1), power), inverse);
     if (e->contract)
-        return element_out(e, PTX_FMA_RN_F32, inverse, ptx_f32(-2), ptx_f32(1));
-    operand large = fma3(e, inverse, ptx_f32(-2), ptx_f32(1));
+        return element_out(e, PTX_COPYSIGN_F32, x, size);
+    operand large = op2(e, PTX_COPYSIGN_F32, x, size);
     operand u = mul2(e, x, x);
     operand cubic = mul2(e, u, x);
     operand near_zero = fma3(e, cubic, polynomial(e, u, small, 4), x);
-    operand magnitude = op1(e, PTX_ABS_F32, x);
     operand is_small = test(e, PTX_SETP_LT_F32, magnitude, ptx_f32(0.55f));
     return element_out(e, PTX_SELP_F32, near_zero, large, is_small);
 }

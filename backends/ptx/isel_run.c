@@ -684,7 +684,8 @@ bool isel_elementwise(struct isel *is, MlirOperation op) {
         return add_reduction(is, &m);
     if (partial) {
         m.kind = MEMBER_PARTIAL;
-        m.combine = partial_max ? PTX_MAX_S32 : PTX_ADD_RN_F32;
+        enum ptx_op max = m.in[0]->class == PTX_F ? PTX_MAX_F32 : PTX_MAX_S32;
+        m.combine = partial_max ? max : PTX_ADD_RN_F32;
         m.hint = isel_hint(op, partial_max ? "top" : "l_part");
         struct storage shape;
         if (isel_describe(is, op, mlirValueGetType(ir_operand(op, 0)), &shape))

@@ -3,7 +3,7 @@
 // tanh soft-cap on every element.
 // tanh of every score: one ex2 and one rcp, no polynomial where contraction is allowed.
 // CHECK: loop_
-// CHECK-COUNT-32: rcp.approx.f32
+// CHECK-COUNT-32: rcp.approx.ftz.f32
 // CHECK-NOT: rcp.approx
 // CHECK-NOT: tanh.approx
 

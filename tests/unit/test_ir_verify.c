@@ -123,6 +123,9 @@ static const struct {
     {SPLIT("0, 8", "1.0, 0.7, 0.2, 0.1"), "unit 8: units must ascend from 0 to 7"},
     {SPLIT("3, 3", "1.0, 0.7, 0.2, 0.1"), "unit 3: units must ascend"},
     {SPLIT("0", "1.0, 0.7, 0.2"), "coefficients must be 4 to 6 f32"},
+    {"\"attn.partial_max\"(%s) : (vector<64x32xf32>) -> vector<64x4xf32>", NULL},
+    {"\"attn.partial_max\"(%s) : (vector<64x32xf32>) -> vector<64x4xi32>",
+     "takes a tile of i32 or f32"},
     {"\"attn.fragments\"(%a) : (memref<64x64xbf16" WG ") -> vector<64x32xbf16>",
      "result is 64x32, expected 64x64"},
     /* store */
