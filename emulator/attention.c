@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "emulator/report.h"
 #include "support/arena.h"
 
 enum { MAX_PARAM_BYTES = 4096, DEFAULT_SM_COUNT = 4 };
@@ -149,14 +150,6 @@ static bool pack_param(struct session *s, const struct kernel_param *param,
 
 /* ---- launching --------------------------------------------------------- */
 
-static void add_counters(struct emu_counters *into,
-                         const struct emu_counters *from) {
-    uint64_t *a = (uint64_t *)into;
-    const uint64_t *b = (const uint64_t *)from;
-    for (size_t i = 0; i < sizeof *into / sizeof *a; i++)
-        a[i] += b[i];
-}
-
 /* Reports move into the total's storage, the session's arena. */
 static void add_result(struct session *s, struct emu_result *total,
                        struct emu_result *part) {
@@ -165,18 +158,13 @@ static void add_result(struct session *s, struct emu_result *total,
         ARENA_NEW_ARRAY(s->arena, struct emu_report, count);
     if (total->report_count)
         memcpy(reports, total->reports, total->report_count * sizeof *reports);
-    for (size_t i = 0; i < part->report_count; i++) {
-        struct emu_report r = part->reports[i];
-        r.file = arena_strdup(s->arena, r.file);
-        r.instruction = arena_strdup(s->arena, r.instruction);
-        r.source = arena_strdup(s->arena, r.source);
-        r.detail = arena_strdup(s->arena, r.detail);
-        reports[total->report_count + i] = r;
-    }
+    for (size_t i = 0; i < part->report_count; i++)
+        reports[total->report_count + i] =
+            emu_report_copy(s->arena, &part->reports[i]);
     total->reports = reports;
     total->report_count = count;
     total->seconds += part->seconds;
-    add_counters(&total->counters, &part->counters);
+    emu_counters_add(&total->counters, &part->counters);
     emu_result_destroy(part);
 }
 

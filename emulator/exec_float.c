@@ -54,24 +54,16 @@ static enum emu_step f32_general(struct emu_warp *warp,
     }
     return EMU_STEP_NEXT;
 }
-EXEC(add_any_f32) {
-    return f32_general(warp, inst, active, '+');
-}
-EXEC(sub_any_f32) {
-    return f32_general(warp, inst, active, '-');
-}
-EXEC(mul_any_f32) {
-    return f32_general(warp, inst, active, '*');
-}
-EXEC(fma_any_f32) {
-    return f32_general(warp, inst, active, 'f');
-}
-EXEC(div_f32) {
-    return f32_general(warp, inst, active, '/');
-}
-EXEC(sqrt_f32) {
-    return f32_general(warp, inst, active, 'q');
-}
+#define F32_GENERAL(name, operation)                       \
+    EXEC(name##_f32) {                                     \
+        return f32_general(warp, inst, active, operation); \
+    }
+F32_GENERAL(add_any, '+')
+F32_GENERAL(sub_any, '-')
+F32_GENERAL(mul_any, '*')
+F32_GENERAL(fma_any, 'f')
+F32_GENERAL(div, '/')
+F32_GENERAL(sqrt, 'q')
 
 /* f64 has no vector loops: kernels hardly use it. */
 static enum emu_step f64_general(struct emu_warp *warp,
@@ -88,24 +80,16 @@ static enum emu_step f64_general(struct emu_warp *warp,
     }
     return EMU_STEP_NEXT;
 }
-EXEC(add_f64) {
-    return f64_general(warp, inst, active, '+');
-}
-EXEC(sub_f64) {
-    return f64_general(warp, inst, active, '-');
-}
-EXEC(mul_f64) {
-    return f64_general(warp, inst, active, '*');
-}
-EXEC(fma_f64) {
-    return f64_general(warp, inst, active, 'f');
-}
-EXEC(div_f64) {
-    return f64_general(warp, inst, active, '/');
-}
-EXEC(sqrt_f64) {
-    return f64_general(warp, inst, active, 'q');
-}
+#define F64_GENERAL(name, operation)                       \
+    EXEC(name##_f64) {                                     \
+        return f64_general(warp, inst, active, operation); \
+    }
+F64_GENERAL(add, '+')
+F64_GENERAL(sub, '-')
+F64_GENERAL(mul, '*')
+F64_GENERAL(fma, 'f')
+F64_GENERAL(div, '/')
+F64_GENERAL(sqrt, 'q')
 
 /* One over a, which f32_general would take for the divisor's other operand. */
 EXEC(rcp_f32) {

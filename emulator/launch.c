@@ -246,21 +246,9 @@ static void cta_start(struct emu_cta *cta, uint64_t linear) {
 
 /* ---- gathering --------------------------------------------------------- */
 
-static void add_counters(struct emu_counters *into,
-                         const struct emu_counters *from) {
-    uint64_t *a = (uint64_t *)into;
-    const uint64_t *b = (const uint64_t *)from;
-    for (size_t i = 0; i < sizeof *into / sizeof *a; i++)
-        a[i] += b[i];
-}
-
 static struct report_slot copy_slot(struct arena *arena,
                                     const struct report_slot *slot) {
-    struct report_slot copy = *slot;
-    copy.report.instruction = arena_strdup(arena, slot->report.instruction);
-    copy.report.detail = arena_strdup(arena, slot->report.detail);
-    copy.report.source = arena_strdup(arena, slot->report.source);
-    copy.report.file = arena_strdup(arena, slot->report.file);
+    struct report_slot copy = {emu_report_copy(arena, &slot->report), slot->pc};
     return copy;
 }
 
@@ -297,7 +285,7 @@ static void cta_finish(struct run *run, struct emu_cta *cta) {
     if (cta->trace)
         emu_trace_finish(cta->trace, cta);
     pthread_mutex_lock(&run->lock);
-    add_counters(&run->counters, c);
+    emu_counters_add(&run->counters, c);
     for (size_t i = 0; i < cta->reports.count; i++)
         add_report(run, &cta->reports.data[i]);
     pthread_mutex_unlock(&run->lock);

@@ -26,65 +26,50 @@ static int host_mode(enum emu_rounding rounding) {
     }
 }
 
+/* An operation of one type in the rounding that the host's unit is set to; the
+ * operands are volatile, for the compiler does not know of the mode. */
+#define OPERATION(name, type, fused, root)                   \
+    static type name(char operation, type x, type y, type z, \
+                     enum emu_rounding rounding) {           \
+        volatile type a = x, b = y, c = z, result = 0;       \
+        int old = fegetround();                              \
+        fesetround(host_mode(rounding));                     \
+        switch (operation) {                                 \
+        case '+':                                            \
+            result = a + b;                                  \
+            break;                                           \
+        case '-':                                            \
+            result = a - b;                                  \
+            break;                                           \
+        case '*':                                            \
+            result = a * b;                                  \
+            break;                                           \
+        case '/':                                            \
+            result = a / b;                                  \
+            break;                                           \
+        case 'f':                                            \
+            result = fused(a, b, c);                         \
+            break;                                           \
+        case 'q':                                            \
+            result = root(a);                                \
+            break;                                           \
+        default:                                             \
+            break;                                           \
+        }                                                    \
+        fesetround(old);                                     \
+        return result;                                       \
+    }
+OPERATION(operation_f32, float, fmaf, sqrtf)
+OPERATION(operation_f64, double, fma, sqrt)
+
 uint32_t emu_f32_operation(char operation, float x, float y, float z,
                            enum emu_rounding rounding) {
-    volatile float a = x, b = y, c = z, result = 0;
-    int old = fegetround();
-    fesetround(host_mode(rounding));
-    switch (operation) {
-    case '+':
-        result = a + b;
-        break;
-    case '-':
-        result = a - b;
-        break;
-    case '*':
-        result = a * b;
-        break;
-    case '/':
-        result = a / b;
-        break;
-    case 'f':
-        result = fmaf(a, b, c);
-        break;
-    case 'q':
-        result = sqrtf(a);
-        break;
-    default:
-        break;
-    }
-    fesetround(old);
-    return canonical(bits_of(result));
+    return canonical(bits_of(operation_f32(operation, x, y, z, rounding)));
 }
 
 uint64_t emu_f64_operation(char operation, double x, double y, double z,
                            enum emu_rounding rounding) {
-    volatile double a = x, b = y, c = z, result = 0;
-    int old = fegetround();
-    fesetround(host_mode(rounding));
-    switch (operation) {
-    case '+':
-        result = a + b;
-        break;
-    case '-':
-        result = a - b;
-        break;
-    case '*':
-        result = a * b;
-        break;
-    case '/':
-        result = a / b;
-        break;
-    case 'f':
-        result = fma(a, b, c);
-        break;
-    case 'q':
-        result = sqrt(a);
-        break;
-    default:
-        break;
-    }
-    fesetround(old);
+    double result = operation_f64(operation, x, y, z, rounding);
     return isnan(result) ? 0x7fffffffffffffffu : bits_of64(result);
 }
 

@@ -46,20 +46,32 @@ static struct report_slot *find_slot(struct emu_cta *cta,
     return &cta->reports.data[cta->reports.count - 1];
 }
 
+/* Counts a fault of `inst`; the slot to fill in where it is the first of its
+ * kind there, with its detail, else NULL. */
+static struct report_slot *first_slot(struct emu_cta *cta,
+                                      const struct emu_inst *inst,
+                                      enum emu_report_kind kind,
+                                      const char *format, va_list args) {
+    bool is_new;
+    struct report_slot *slot = find_slot(cta, inst, kind, &is_new);
+    if (!slot)
+        return NULL;
+    slot->report.count++;
+    if (!is_new)
+        return NULL;
+    slot->report.detail = arena_vprintf(cta->arena, format, args);
+    return slot;
+}
+
 void emu_report_add(struct emu_warp *warp, const struct emu_inst *inst,
                     enum emu_report_kind kind, uint32_t lanes, uint64_t address,
                     const char *format, ...) {
-    bool is_new;
-    struct report_slot *slot = find_slot(warp->cta, inst, kind, &is_new);
-    if (!slot)
-        return;
-    slot->report.count++;
-    if (!is_new)
-        return;
     va_list args;
     va_start(args, format);
-    slot->report.detail = arena_vprintf(warp->cta->arena, format, args);
+    struct report_slot *slot = first_slot(warp->cta, inst, kind, format, args);
     va_end(args);
+    if (!slot)
+        return;
     slot->report.warp = warp->index;
     slot->report.lane = lanes ? __builtin_ctz(lanes) : -1;
     slot->report.address = address;
@@ -67,17 +79,28 @@ void emu_report_add(struct emu_warp *warp, const struct emu_inst *inst,
 
 void emu_report_cta(struct emu_cta *cta, const struct emu_inst *inst,
                     enum emu_report_kind kind, const char *format, ...) {
-    bool is_new;
-    struct report_slot *slot = find_slot(cta, inst, kind, &is_new);
-    if (!slot)
-        return;
-    slot->report.count++;
-    if (!is_new)
-        return;
     va_list args;
     va_start(args, format);
-    slot->report.detail = arena_vprintf(cta->arena, format, args);
+    first_slot(cta, inst, kind, format, args);
     va_end(args);
+}
+
+struct emu_report emu_report_copy(struct arena *arena,
+                                  const struct emu_report *report) {
+    struct emu_report copy = *report;
+    copy.instruction = arena_strdup(arena, report->instruction);
+    copy.detail = arena_strdup(arena, report->detail);
+    copy.source = arena_strdup(arena, report->source);
+    copy.file = arena_strdup(arena, report->file);
+    return copy;
+}
+
+void emu_counters_add(struct emu_counters *into,
+                      const struct emu_counters *from) {
+    uint64_t *a = (uint64_t *)into;
+    const uint64_t *b = (const uint64_t *)from;
+    for (size_t i = 0; i < sizeof *into / sizeof *a; i++)
+        a[i] += b[i];
 }
 
 /* ---- deadlock ---------------------------------------------------------- */

@@ -266,6 +266,17 @@ EXEC(tma_load) {
     return EMU_STEP_NEXT;
 }
 
+/* The global side of a copy without a tensor map. */
+static void check_bulk(struct emu_warp *warp, const struct emu_inst *inst,
+                       int lane, uint64_t global, uint32_t bytes,
+                       const char *direction) {
+    if ((bytes % 16 || global % 16) &&
+        check_on(warp->cta, EMU_REPORT_MISALIGNED))
+        emu_report_add(warp, inst, EMU_REPORT_MISALIGNED, 1u << lane, global,
+                       "%u bytes %s this address; both must be multiples of 16",
+                       bytes, direction);
+}
+
 /* [dst], [src], size, [mbarrier] */
 EXEC(bulk_load) {
     for (uint32_t left = active; left; left &= left - 1) {
@@ -277,12 +288,7 @@ EXEC(bulk_load) {
             lane_value(warp, inst->src[1], lane) + (uint64_t)inst->disp[1];
         copy.bytes = src32(warp, inst, 2)->u[lane];
         copy.mbarrier = shared_operand(warp, inst, lane, 3, 2);
-        if ((copy.bytes % 16 || copy.global % 16) &&
-            check_on(warp->cta, EMU_REPORT_MISALIGNED))
-            emu_report_add(
-                warp, inst, EMU_REPORT_MISALIGNED, 1u << lane, copy.global,
-                "%u bytes from this address; both must be multiples of 16",
-                copy.bytes);
+        check_bulk(warp, inst, lane, copy.global, copy.bytes, "from");
         begin_load(warp, lane, &copy, 16);
     }
     return EMU_STEP_NEXT;
@@ -331,12 +337,7 @@ EXEC(bulk_store) {
             lane_value(warp, inst->src[0], lane) + (uint64_t)inst->disp[0];
         op.shared = shared_operand(warp, inst, lane, 1, 1);
         op.bytes = src32(warp, inst, 2)->u[lane];
-        if ((op.bytes % 16 || op.global % 16) &&
-            check_on(warp->cta, EMU_REPORT_MISALIGNED))
-            emu_report_add(
-                warp, inst, EMU_REPORT_MISALIGNED, 1u << lane, op.global,
-                "%u bytes to this address; both must be multiples of 16",
-                op.bytes);
+        check_bulk(warp, inst, lane, op.global, op.bytes, "to");
         begin_store(warp, lane, &op, 16);
     }
     return EMU_STEP_NEXT;

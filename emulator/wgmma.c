@@ -67,33 +67,47 @@ static uint32_t chunk_address(const struct operand *o, uint32_t r, uint32_t c) {
     return tensor_swizzle(o->start + at, o->swizzle);
 }
 
-/* Calls for every chunk of rows [first, first+count) along M or N. */
+/* Rows of K or of M/N, whichever memory has as rows, and 16-byte chunks of
+ * each, of `count` rows along M or N. */
+struct extent {
+    uint32_t rows, chunks;
+};
+
+static struct extent extent_of(const struct operand *o, uint32_t count) {
+    return o->mn_major ? (struct extent){K_SIZE, count / 8}
+                       : (struct extent){count, 2};
+}
+
+/* Address of chunk c of row r, counted from `first` along M or N. */
+static uint32_t chunk_behind(const struct operand *o, uint32_t first,
+                             uint32_t r, uint32_t c) {
+    return o->mn_major ? chunk_address(o, r, first / 8 + c)
+                       : chunk_address(o, first + r, c);
+}
+
+/* Checks the reads of rows [first, first+count) along M or N. */
 static void check_operand(struct emu_warp *warp, const struct emu_inst *inst,
                           const struct operand *o, uint32_t first,
                           uint32_t count) {
     struct access access = emu_access_plain(warp, inst);
     access.async_proxy = true;
     access.stamp = EMU_CLOCK_IN_FLIGHT;
-    uint32_t rows = o->mn_major ? K_SIZE : count,
-             chunks = o->mn_major ? count / 8 : 2;
-    for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t c = 0; c < chunks; c++) {
-            uint32_t at = o->mn_major ? chunk_address(o, r, first / 8 + c)
-                                      : chunk_address(o, first + r, c);
+    struct extent n = extent_of(o, count);
+    for (uint32_t r = 0; r < n.rows; r++)
+        for (uint32_t c = 0; c < n.chunks; c++) {
+            uint32_t at = chunk_behind(o, first, r, c);
             emu_access_shared_range(&access, 0, at, 16, 16, false);
         }
-    warp->cta->counters.shared_read_bytes += (uint64_t)rows * chunks * 16;
+    warp->cta->counters.shared_read_bytes += (uint64_t)n.rows * n.chunks * 16;
 }
 
 /* The reads end: from here on the memory may be overwritten. */
 static void release_operand(struct emu_warp *warp, const struct operand *o,
                             uint32_t first, uint32_t count) {
-    uint32_t rows = o->mn_major ? K_SIZE : count,
-             chunks = o->mn_major ? count / 8 : 2;
-    for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t c = 0; c < chunks; c++) {
-            uint32_t at = o->mn_major ? chunk_address(o, r, first / 8 + c)
-                                      : chunk_address(o, first + r, c);
+    struct extent n = extent_of(o, count);
+    for (uint32_t r = 0; r < n.rows; r++)
+        for (uint32_t c = 0; c < n.chunks; c++) {
+            uint32_t at = chunk_behind(o, first, r, c);
             if (at + 16 <= warp->cta->shared_bytes)
                 emu_access_shared_was_read(warp, at, 16);
         }
@@ -104,12 +118,10 @@ static void gather(struct emu_warp *warp, const struct operand *o,
                    uint32_t first, uint32_t count, bool is_bf16, float *out,
                    uint32_t pitch) {
     const struct emu_cta *cta = warp->cta;
-    uint32_t rows = o->mn_major ? K_SIZE : count,
-             chunks = o->mn_major ? count / 8 : 2;
-    for (uint32_t r = 0; r < rows; r++)
-        for (uint32_t c = 0; c < chunks; c++) {
-            uint32_t at = o->mn_major ? chunk_address(o, r, first / 8 + c)
-                                      : chunk_address(o, first + r, c);
+    struct extent n = extent_of(o, count);
+    for (uint32_t r = 0; r < n.rows; r++)
+        for (uint32_t c = 0; c < n.chunks; c++) {
+            uint32_t at = chunk_behind(o, first, r, c);
             uint16_t bits[8] = {0};
             if (at + 16 <= cta->shared_bytes)
                 memcpy(bits, cta->shared + at, 16);
