@@ -246,7 +246,7 @@ static MlirValue lower_builtin(struct ir_builder *b, const struct expr *expr,
 
 /* ---- Calls --------------------------------------------------------------- */
 
-static MlirType type_of(MlirContext context, enum value_type type) {
+MlirType ir_type_of_value(MlirContext context, enum value_type type) {
     switch (type) {
     case TYPE_BOOL:
         return ir_type_i1(context);
@@ -265,10 +265,10 @@ static MlirValue lower_extern(struct ir_scope *scope, const struct fn *fn,
     struct ir_builder *b = scope->b;
     MlirType types[AST_MAX_ARGS];
     for (size_t i = 0; i < fn->param_count; i++)
-        types[i] = type_of(b->context, fn->params[i].type);
+        types[i] = ir_type_of_value(b->context, fn->params[i].type);
     MlirOperation func =
         ir_extern_func(scope->module, b->arena, fn->name, types,
-                       fn->param_count, type_of(b->context, fn->type));
+                       fn->param_count, ir_type_of_value(b->context, fn->type));
     return ir_result(ir_call(b, func, args, fn->param_count), 0);
 }
 

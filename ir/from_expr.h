@@ -26,6 +26,10 @@ struct ir_scope {
     const struct ir_lowered *fn_args; /* inside a fn body */
 };
 
+/* bool as i1, i32 or f32.  (A bool parameter has 32 bits in the kernel's
+ * parameter list all the same.) */
+MlirType ir_type_of_value(MlirContext context, enum value_type type);
+
 /* Appends the ops of `expr` at the builder's place, each with its own
  * location. */
 struct ir_lowered ir_lower_expr(struct ir_scope *scope,

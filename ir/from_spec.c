@@ -25,20 +25,6 @@ struct translation {
     struct shared_args args;
 };
 
-/* A bool parameter is an i1 here, 32 bits in the kernel's parameter list. */
-static MlirType param_type(MlirContext context, enum value_type type) {
-    switch (type) {
-    case TYPE_BOOL:
-        return ir_type_i1(context);
-    case TYPE_I32:
-        return ir_type_i32(context);
-    case TYPE_F32:
-        return ir_type_f32(context);
-    }
-    assert(!"unknown type");
-    return ir_type_i32(context);
-}
-
 /* Ops built from here on come from this place of the text. */
 static void at(struct translation *t, struct source_range where) {
     t->b.location = ir_location_of(t->b.context, t->sources, where);
@@ -68,7 +54,7 @@ static void collect_args(struct translation *t) {
         t->args.param_position[i] =
             param->used ? t->args.types.count : SIZE_MAX;
         if (param->used)
-            add_arg(t, param_type(context, param->type),
+            add_arg(t, ir_type_of_value(context, param->type),
                     arena_printf(arena, "param:%s", param->name));
     }
     for (size_t i = 0; i < attention->tensor_count; i++) {
