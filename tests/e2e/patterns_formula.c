@@ -1,23 +1,7 @@
 /* Masks given by positions, sizes and parameters alone. */
 #include <stdlib.h>
 
-#include "tests/e2e/patterns.h"
-
-/* Names of positions, so that formulas read as in the specs' comments. */
-#define Q (pair->q)
-#define KV (pair->kv)
-#define Q_LEN (call->sizes[SIZE_Q_LEN])
-#define KV_LEN (call->sizes[SIZE_KV_LEN])
-
-static bool causal(const struct call *call, const struct pair *pair) {
-    (void)call;
-    return Q >= KV;
-}
-
-/* Counted from the ends: keys behind kv <= queries behind q, the other way round. */
-static bool causal_bottom_right(const struct call *call, const struct pair *pair) {
-    return KV_LEN - 1 - KV >= Q_LEN - 1 - Q;
-}
+#include "tests/e2e/patterns_terms.h"
 
 static void window_setup(struct call *call, struct rng *rng) {
     call_set_i32(call, "window", pattern_count(rng, KV_LEN));

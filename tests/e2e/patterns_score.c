@@ -3,23 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/e2e/patterns.h"
-
-#define B (pair->b)
-#define H (pair->h)
-#define Q (pair->q)
-#define KV (pair->kv)
-#define Q_LEN (call->sizes[SIZE_Q_LEN])
-#define KV_LEN (call->sizes[SIZE_KV_LEN])
-
-static bool causal(const struct call *call, const struct pair *pair) {
-    (void)call;
-    return Q >= KV;
-}
-
-static bool causal_bottom_right(const struct call *call, const struct pair *pair) {
-    return KV_LEN - 1 - KV >= Q_LEN - 1 - Q;
-}
+#include "tests/e2e/patterns_terms.h"
 
 /* Captured floats are N(0, 1). */
 static void floats_setup(struct call *call, struct rng *rng) {

@@ -1,14 +1,7 @@
 /* Masks given by captured tensors. */
 #include <string.h>
 
-#include "tests/e2e/patterns.h"
-
-#define B (pair->b)
-#define H (pair->h)
-#define Q (pair->q)
-#define KV (pair->kv)
-#define Q_LEN (call->sizes[SIZE_Q_LEN])
-#define KV_LEN (call->sizes[SIZE_KV_LEN])
+#include "tests/e2e/patterns_terms.h"
 
 /* ---- Data ---------------------------------------------------------------- */
 

@@ -1,11 +1,10 @@
 /* attn_compile and attn_emit through the whole compiler: results, the cache, errors. */
 #include <criterion/criterion.h>
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "attn.h"
+#include "tests/unit/folder.h"
 
 static const char spec[] = "attention window {\n"
                            "    dtype bf16;\n"
@@ -17,20 +16,8 @@ static const char spec[] = "attention window {\n"
                            "    target sm_80;\n"
                            "}\n";
 
-static char folder[64];
 
-static void setup(void) {
-    strcpy(folder, "/tmp/attn-test-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
-}
-
-static void teardown(void) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(api_compile, .init = setup, .fini = teardown);
+TestSuite(api_compile, .init = folder_create, .fini = folder_remove);
 
 static struct attn_context *open_context(void) {
     struct attn_context *context = NULL;

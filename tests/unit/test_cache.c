@@ -13,22 +13,11 @@
 #include "runtime/cache.h"
 #include "runtime/context.h"
 #include "sample_info.h"
+#include "tests/unit/folder.h"
 
-static char folder[64];
 static const struct rt_key key = {0x0123456789abcdef, 42};
 
-static void setup(void) {
-    strcpy(folder, "/tmp/attn-test-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
-}
-
-static void teardown(void) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    cr_assert_eq(system(command), 0);
-}
-
-TestSuite(cache, .init = setup, .fini = teardown);
+TestSuite(cache, .init = folder_create, .fini = folder_remove);
 
 static bool reads(const char *expected) {
     struct strbuf payload;

@@ -3,27 +3,23 @@
 #include <criterion/criterion.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "runtime/header_writer.h"
 #include "runtime/toolkit.h"
 #include "sample_info.h"
+#include "tests/unit/folder.h"
 
 static struct arena *arena;
-static char folder[64];
 
 static void setup(void) {
     arena = arena_create();
-    strcpy(folder, "/tmp/attn-test-XXXXXX");
-    cr_assert_not_null(mkdtemp(folder));
+    folder_create();
 }
 
 static void teardown(void) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -r %s", folder);
-    cr_assert_eq(system(command), 0);
+    folder_remove();
     arena_destroy(arena);
 }
 

@@ -60,49 +60,63 @@ static bool contains(const void *data, size_t size, const char *name) {
     return memmem(data, size, name, strlen(name)) != NULL;
 }
 
-Test(jit, nvjitlink_assembles_for_newer_devices) {
-    static const char *const archs[] = {"sm_80", "sm_90", "sm_90a", "sm_100"};
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
-        struct rt_jit_input input = input_of(plain_ptx, archs[i]);
-        void *cubin = NULL;
-        size_t size = 0;
-        struct attn_status *status = rt_jit_nvjitlink(&input, &cubin, &size);
-        skip_without(status);
-        cr_assert_null(status, "%s", attn_status_text(status));
-        expect_cubin(cubin, size);
-        cr_assert(contains(cubin, size, "twice"));
-        free(cubin);
-    }
-}
+typedef struct attn_status *assembler(const struct rt_jit_input *, void **,
+                                      size_t *);
 
-Test(jit, ptxas_assembles) {
-    struct rt_jit_input input = input_of(plain_ptx, "sm_90");
+/* A cubin with the function `name`. */
+static void expect_assembled(assembler *assemble,
+                             const struct rt_jit_input *input,
+                             const char *name) {
     void *cubin = NULL;
     size_t size = 0;
-    struct attn_status *status = rt_jit_ptxas(&input, &cubin, &size);
+    struct attn_status *status = assemble(input, &cubin, &size);
     skip_without(status);
     cr_assert_null(status, "%s", attn_status_text(status));
     expect_cubin(cubin, size);
+    cr_assert(contains(cubin, size, name));
     free(cubin);
 }
 
-static void expect_refusal(struct attn_status *(*assemble)(const struct rt_jit_input *, void **,
-                                                           size_t *)) {
-    struct rt_jit_input input = input_of(".version 7.0\n.target sm_80\n.entry f() { nonsense; }",
-                                         "sm_80");
+/* An error of the tool whose text has `word`. */
+static void expect_refusal(assembler *assemble,
+                           const struct rt_jit_input *input, const char *word) {
     void *cubin = NULL;
     size_t size = 0;
-    struct attn_status *status = assemble(&input, &cubin, &size);
+    struct attn_status *status = assemble(input, &cubin, &size);
     skip_without(status);
-    cr_assert_eq(attn_status_code(status), ATTN_TOOLKIT, "%s", attn_status_text(status));
-    cr_assert_not_null(strstr(attn_status_text(status), "nonsense"), "%s",
+    cr_assert_eq(attn_status_code(status), ATTN_TOOLKIT, "%s",
+                 attn_status_text(status));
+    cr_assert_not_null(strstr(attn_status_text(status), word), "%s",
                        attn_status_text(status));
     cr_assert_null(cubin);
     attn_status_destroy(status);
 }
 
-Test(jit, nvjitlink_shows_its_log) { expect_refusal(rt_jit_nvjitlink); }
-Test(jit, ptxas_shows_its_log) { expect_refusal(rt_jit_ptxas); }
+Test(jit, nvjitlink_assembles_for_newer_devices) {
+    static const char *const archs[] = {"sm_80", "sm_90", "sm_90a", "sm_100"};
+    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++) {
+        struct rt_jit_input input = input_of(plain_ptx, archs[i]);
+        expect_assembled(rt_jit_nvjitlink, &input, "twice");
+    }
+}
+
+Test(jit, ptxas_assembles) {
+    struct rt_jit_input input = input_of(plain_ptx, "sm_90");
+    expect_assembled(rt_jit_ptxas, &input, "twice");
+}
+
+static const char wrong_ptx[] =
+    ".version 7.0\n.target sm_80\n.entry f() { nonsense; }";
+
+Test(jit, nvjitlink_shows_its_log) {
+    struct rt_jit_input input = input_of(wrong_ptx, "sm_80");
+    expect_refusal(rt_jit_nvjitlink, &input, "nonsense");
+}
+
+Test(jit, ptxas_shows_its_log) {
+    struct rt_jit_input input = input_of(wrong_ptx, "sm_80");
+    expect_refusal(rt_jit_ptxas, &input, "nonsense");
+}
 
 Test(jit, unknown_architecture_is_unavailable) {
     struct rt_jit_input input = input_of(plain_ptx, "sm_999");
@@ -117,28 +131,16 @@ Test(jit, extern_functions_are_linked) {
     struct rt_jit_input input = input_of(calling_ptx, "sm_90");
     input.sources = &decay;
     input.source_count = 1;
-    void *cubin = NULL;
-    size_t size = 0;
-    struct attn_status *status = rt_jit_cubin(&input, &cubin, &size);
-    skip_without(status);
-    cr_assert_null(status, "%s", attn_status_text(status));
-    expect_cubin(cubin, size);
-    cr_assert(contains(cubin, size, "decay"));
-    free(cubin);
+    expect_assembled(rt_jit_cubin, &input, "decay");
 }
 
 Test(jit, missing_extern_function_is_named) {
-    struct rt_cuda_source empty = {"specs/empty.cu", "extern \"C\" __device__ int other;\n"};
+    struct rt_cuda_source empty = {"specs/empty.cu",
+                                   "extern \"C\" __device__ int other;\n"};
     struct rt_jit_input input = input_of(calling_ptx, "sm_90");
     input.sources = &empty;
     input.source_count = 1;
-    void *cubin = NULL;
-    size_t size = 0;
-    struct attn_status *status = rt_jit_cubin(&input, &cubin, &size);
-    skip_without(status);
-    cr_assert_eq(attn_status_code(status), ATTN_TOOLKIT);
-    cr_assert_not_null(strstr(attn_status_text(status), "decay"), "%s", attn_status_text(status));
-    attn_status_destroy(status);
+    expect_refusal(rt_jit_cubin, &input, "decay");
 }
 
 Test(jit, nvrtc_errors_show_the_files_lines) {

@@ -5,30 +5,9 @@
 #include <glob.h>
 #include <string.h>
 
-#include "compiler/compile.h"
+#include "tests/unit/compile_util.h"
 
-static struct arena *arena;
-static struct source_set *sources;
-static struct diag_sink *diags;
-
-static void setup(void) {
-    arena = arena_create();
-    sources = source_set_create(arena);
-    diags = diag_sink_create(arena, sources);
-}
-
-static void teardown(void) {
-    arena_destroy(arena);
-}
-
-TestSuite(lower, .init = setup, .fini = teardown);
-
-static const char *messages(void) {
-    struct strbuf text;
-    strbuf_init(&text, arena);
-    diag_render(diags, false, &text);
-    return strbuf_text(&text);
-}
+TestSuite(lower, .init = compile_setup, .fini = compile_teardown);
 
 /* The text of one stage of an attention given as text. */
 static const char *lower(const char *spec, const char *stage,
@@ -39,9 +18,7 @@ static const char *lower(const char *spec, const char *stage,
                                       .verify_each = true,
                                       .schedule = schedule};
     struct compiled compiled;
-    bool ok = compile_text(arena, sources, "test.attn", spec, strlen(spec),
-                           NULL, NULL, &options, diags, &compiled);
-    cr_assert(ok, "%s", messages());
+    cr_assert(compile_spec(spec, &options, &compiled), "%s", messages());
     cr_assert_eq(compiled.dump_count, 1);
     cr_assert_str_eq(compiled.dumps[0].stage, stage);
     return compiled.dumps[0].text;
@@ -134,9 +111,7 @@ Test(lower, dumps_of_all_stages_read_back) {
                                       .dump_after = "all"};
     struct compiled compiled;
     const char *spec = spec_of("mask kv <= q && q - kv < 100;");
-    cr_assert(compile_text(arena, sources, "test.attn", spec, strlen(spec),
-                           NULL, NULL, &options, diags, &compiled),
-              "%s", messages());
+    cr_assert(compile_spec(spec, &options, &compiled), "%s", messages());
     cr_assert_geq(compiled.dump_count, 6);
     for (size_t i = 0; i < compiled.dump_count; i++) {
         const struct compile_dump *dump = &compiled.dumps[i];
@@ -207,8 +182,7 @@ Test(lower, a_schedule_that_does_not_fit_is_refused) {
     struct compile_options options = {.schedule = "tile 256, 256; stages 4"};
     struct compiled compiled;
     const char *spec = spec_of("");
-    cr_assert_not(compile_text(arena, sources, "test.attn", spec, strlen(spec),
-                               NULL, NULL, &options, diags, &compiled));
+    cr_assert_not(compile_spec(spec, &options, &compiled));
     cr_assert_not_null(strstr(messages(), "the nearest schedule that fits"));
 }
 

@@ -3,31 +3,10 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "compiler/compile.h"
+#include "tests/unit/compile_util.h"
 #include "tests/unit/ptx_util.h"
 
-static struct arena *arena;
-static struct source_set *sources;
-static struct diag_sink *diags;
-
-static void setup(void) {
-    arena = arena_create();
-    sources = source_set_create(arena);
-    diags = diag_sink_create(arena, sources);
-}
-
-static void teardown(void) {
-    arena_destroy(arena);
-}
-
-TestSuite(ptx_sm90, .init = setup, .fini = teardown);
-
-static const char *messages(void) {
-    struct strbuf text;
-    strbuf_init(&text, arena);
-    diag_render(diags, false, &text);
-    return strbuf_text(&text);
-}
+TestSuite(ptx_sm90, .init = compile_setup, .fini = compile_teardown);
 
 /* The PTX of `attention a { head_dim D; LINES }` for sm_90a. */
 static const char *ptx_of(int head_dim, const char *lines,
@@ -38,9 +17,7 @@ static const char *ptx_of(int head_dim, const char *lines,
     struct compile_options options = {
         .target = "sm_90a", .schedule = schedule, .verify_each = true};
     struct compiled compiled;
-    cr_assert(compile_text(arena, sources, "a.attn", spec, strlen(spec), NULL,
-                           NULL, &options, diags, &compiled),
-              "%s", messages());
+    cr_assert(compile_spec(spec, &options, &compiled), "%s", messages());
     return compiled.ptx;
 }
 
@@ -138,8 +115,7 @@ static bool refused(const char *schedule) {
     const char *spec = "attention a { dtype f16; head_dim 128; group any; }";
     struct compile_options options = {.target = "sm_90a", .schedule = schedule};
     struct compiled compiled;
-    return !compile_text(arena, sources, "a.attn", spec, strlen(spec), NULL,
-                         NULL, &options, diags, &compiled);
+    return !compile_spec(spec, &options, &compiled);
 }
 
 Test(ptx_sm90, schedules_that_do_not_fit_are_refused) {

@@ -36,6 +36,20 @@ struct value {
     enum value_type type;
 };
 
+/* The value of the last item, printed, and its type. */
+static void expect_values(const struct value *cases, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        struct arena *arena = arena_create();
+        struct checked c = check_items(
+            PRELUDE, arena_printf(arena, "%s%s", NAMES, cases[i].item));
+        cr_expect_str_eq(printed(&c, last_value(&c)), cases[i].expected, "%s",
+                         cases[i].item);
+        cr_expect_eq(last_value(&c)->type, cases[i].type, "%s", cases[i].item);
+        checked_free(&c);
+        arena_destroy(arena);
+    }
+}
+
 Test(sema, conversions_are_nodes) {
     static const struct value cases[] = {
         {"let v = i + x;", "(f32(i) + x)", TYPE_F32},
@@ -55,16 +69,7 @@ Test(sema, conversions_are_nodes) {
         {"score 3 * s;", "(3.0 * s)", TYPE_F32},
         {"score select(p, i, s);", "select(p, f32(i), s)", TYPE_F32},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct arena *arena = arena_create();
-        struct checked c = check_items(
-            PRELUDE, arena_printf(arena, "%s%s", NAMES, cases[i].item));
-        cr_expect_str_eq(printed(&c, last_value(&c)), cases[i].expected, "%s",
-                         cases[i].item);
-        cr_expect_eq(last_value(&c)->type, cases[i].type, "%s", cases[i].item);
-        checked_free(&c);
-        arena_destroy(arena);
-    }
+    expect_values(cases, sizeof cases / sizeof *cases);
 }
 
 Test(sema, constants_fold) {
@@ -88,16 +93,7 @@ Test(sema, constants_fold) {
         {"let v = min(3, 2.5);", "2.5", TYPE_F32},
         {"let v = half(3.0);", "half(3.0)", TYPE_F32},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct arena *arena = arena_create();
-        struct checked c = check_items(
-            PRELUDE, arena_printf(arena, "%s%s", NAMES, cases[i].item));
-        cr_expect_str_eq(printed(&c, last_value(&c)), cases[i].expected, "%s",
-                         cases[i].item);
-        cr_expect_eq(last_value(&c)->type, cases[i].type, "%s", cases[i].item);
-        checked_free(&c);
-        arena_destroy(arena);
-    }
+    expect_values(cases, sizeof cases / sizeof *cases);
 }
 
 struct dependence {
