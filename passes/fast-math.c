@@ -6,8 +6,8 @@
  * each element.  The FMA pipes have 128 lanes.  Under a soft-cap most scores
  * are small against the cap, so a tanh of a tile in a loop becomes
  *
- *     any |x| of the warp's elements > bound ?  math.tanh x         (vote; as
- * before) :  x·p(x^2)            6 FMA and products
+ *     any |x| of the warp above the bound?    math.tanh x
+ *     none                                    x·p(x^2), p of degree 4
  *
  * with the polynomial of passes/minimax.h.  Both arms are within the language's
  * 2^-20 relative or 2^-22 absolute; a NaN takes either arm and stays NaN.

@@ -15,10 +15,10 @@ static const float minimax_exp2_4[5] = {
     0x1.b7f768p-7f};
 
 /* tanh x / x in powers of x^2 for |x| <= minimax_tanh_bound; error
- * 0.51 of max(2^-20 tanh x, 2^-22). */
-static const float minimax_tanh[6] = {
-    0x1.ffffc4p-1f, -0x1.55446ep-2f, 0x1.0fc4d4p-3f, -0x1.a4abe4p-5f,
-    0x1.0e3d7cp-6f, -0x1.8650a4p-9f};
-static const float minimax_tanh_bound = 0x1.0p+0f;
+ * 0.47 of max(2^-20 tanh x, 2^-22). */
+static const float minimax_tanh[5] = {
+    0x1.ffffc4p-1f, -0x1.55412cp-2f, 0x1.0f37eap-3f, -0x1.970fdap-5f,
+    0x1.9e6096p-7f};
+static const float minimax_tanh_bound = 0.75f;
 
 #endif

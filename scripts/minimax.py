@@ -135,11 +135,11 @@ def main():
         table(f"minimax_exp2_{degree}",
               f"2^f for 0 <= f <= 1, relative error 2^{math.log2(worst):.2f}.",
               coefficients)
-    bound = 1.0
-    coefficients, worst = fit_tanh(5, bound)
+    bound = 0.75
+    coefficients, worst = fit_tanh(4, bound)
     table("minimax_tanh", "tanh x / x in powers of x^2 for |x| <= minimax_tanh_bound; error\n"
           f" * {worst:.2f} of max(2^-20 tanh x, 2^-22).", coefficients)
-    print(f"static const float minimax_tanh_bound = {bound.hex().replace('.0000000000000p', '.0p')}f;\n")
+    print(f"static const float minimax_tanh_bound = {bound}f;\n")
     print("#endif")
 
 

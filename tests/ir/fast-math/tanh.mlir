@@ -8,7 +8,7 @@
 // CHECK: math.tanh %{{.*}} : vector<64x32xf32>
 // CHECK: %[[SIZE:.*]] = math.absf %[[X:.*]] fastmath<contract> : vector<64x32xf32>
 // CHECK: %[[TOP:.*]] = "attn.partial_max"(%[[SIZE]]) : (vector<64x32xf32>) -> vector<64x4xf32>
-// CHECK: %[[LIMIT:.*]] = arith.constant dense<1.000000e+00> : vector<64x4xf32>
+// CHECK: %[[LIMIT:.*]] = arith.constant dense<7.500000e-01> : vector<64x4xf32>
 // CHECK: %[[PAST:.*]] = arith.cmpf ogt, %[[TOP]], %[[LIMIT]]
 // CHECK: %[[ANY:.*]] = "attn.vote_any"(%[[PAST]])
 // CHECK: %[[R:.*]] = scf.if %[[ANY]] -> (vector<64x32xf32>) {
@@ -16,7 +16,7 @@
 // CHECK: scf.yield %[[GENERAL]]
 // CHECK: } else {
 // CHECK: %[[U:.*]] = arith.mulf %[[X]], %[[X]]
-// CHECK-COUNT-5: math.fma %[[U]]
+// CHECK-COUNT-4: math.fma %[[U]]
 // CHECK: %[[SMALL:.*]] = arith.mulf %[[X]]
 // CHECK: scf.yield %[[SMALL]]
 // CHECK: scf.yield %[[R]]
