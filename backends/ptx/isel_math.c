@@ -65,12 +65,31 @@ operand math_exp2_split(const struct element *e) {
                        power);
 }
 
+/* t = x log2(e) rounded; the result is what was lost. */
+static operand exp_argument(const struct element *e, operand x,
+                            operand *out_t) {
+    *out_t = mul2(e, x, ptx_f32(log2e_high));
+    operand lost = fma3(e, x, ptx_f32(log2e_high), neg1(e, *out_t));
+    return fma3(e, x, ptx_f32(log2e_low), lost);
+}
+
+/* exp of scores: results below 2^-126 are 0.  The clamp keeps what is lost from
+ * being inf - inf. */
+static operand exp_fast(const struct element *e) {
+    operand x = op2(e, PTX_MIN_NAN_F32, e->in[0], ptx_f32(128));
+    operand t,
+        lost = exp_argument(e, op2(e, PTX_MAX_NAN_F32, x, ptx_f32(-128)), &t);
+    operand power = op1(e, PTX_EX2_APPROX_FTZ_F32, t);
+    operand factor = fma3(e, lost, ptx_f32(ln2), ptx_f32(1));
+    return element_out(e, PTX_MUL_RN_F32, power, factor);
+}
+
 /* exp(x) = 2^t (1 + ln2 d) with t = x log2(e) rounded and d what was lost. */
 operand math_exp(const struct element *e) {
+    if (e->contract)
+        return exp_fast(e);
     operand x = isel_in_register(e->is, PTX_F, e->in[0], "f");
-    operand t = mul2(e, x, ptx_f32(log2e_high));
-    operand lost = fma3(e, x, ptx_f32(log2e_high), neg1(e, t));
-    lost = fma3(e, x, ptx_f32(log2e_low), lost);
+    operand t, lost = exp_argument(e, x, &t);
     operand power = op1(e, PTX_EX2_APPROX_F32, t);
     /* Where 2^t is 0 or infinite there is nothing to correct (inf - inf). */
     operand magnitude = op1(e, PTX_ABS_F32, t);
@@ -147,10 +166,30 @@ operand math_cos(const struct element *e) {
     return sine(e, 1);
 }
 
+static bool is_one(operand x) {
+    return x.kind == PTX_OPERAND_F32 && x.value == ptx_f32(1).value;
+}
+
+/* Is the value 1 + exp(...), as of a sigmoid?  It is no subnormal number, so
+ * that its reciprocal need not be scaled. */
+static bool is_one_plus_exp(MlirValue value) {
+    MlirOperation sum = ir_def_op(value, "arith.addf");
+    double one;
+    if (mlirOperationIsNull(sum))
+        return false;
+    for (size_t i = 0; i < 2; i++)
+        if (ir_constant_float(ir_operand(sum, i), &one) && one == 1 &&
+            !mlirOperationIsNull(ir_def_op(ir_operand(sum, 1 - i), "math.exp")))
+            return true;
+    return false;
+}
+
 operand math_divf(const struct element *e) {
     if (!e->contract)
         return element_out(e, PTX_DIV_RN_F32, e->in[0], e->in[1]);
-    if (e->in[0].kind == PTX_OPERAND_F32 && e->in[0].value == ptx_f32(1).value)
+    if (is_one(e->in[0]) && is_one_plus_exp(ir_operand(e->op, 1)))
+        return element_out(e, PTX_RCP_APPROX_FTZ_F32, e->in[1]);
+    if (is_one(e->in[0]))
         return element_out(e, PTX_RCP_APPROX_F32, e->in[1]);
     return element_out(e, PTX_DIV_FULL_F32, e->in[0], e->in[1]);
 }

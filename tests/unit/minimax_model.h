@@ -35,6 +35,16 @@ static inline float model_exp2(float x, const float *c, int count) {
     return sum * model_f32(model_bits(biased) << 23);
 }
 
+/* The argument of ex2 for an exp of x, not clamped, and the factor that makes
+ * up for its rounding. */
+static inline float model_exp_exponent(float x) {
+    return x * 1.44269502f;
+}
+static inline float model_exp_factor(float x) {
+    float lost = fmaf(x, 1.44269502f, -model_exp_exponent(x));
+    return fmaf(fmaf(x, 1.92596303e-8f, lost), 0.693147182f, 1.0f);
+}
+
 static inline float model_tanh_small(float x) {
     const int count = sizeof minimax_tanh / sizeof minimax_tanh[0];
     float square = x * x, sum = minimax_tanh[count - 1];

@@ -163,3 +163,33 @@ Test(minimax, tanh_quotient_of_all_inputs) {
     cr_assert_eq(model_tanh_large(INFINITY, 0, 0, 0), 1);
     cr_assert_eq(model_tanh_large(-INFINITY, 0, 0, 0), -1);
 }
+
+/* ---- exp ----------------------------------------------------------------- */
+
+/* Largest relative error of exp(x), the error of ex2 being at its worst. */
+WITH_FMA static double worst_exp(uint32_t first, uint32_t last) {
+    double worst = 0;
+    for (uint64_t bits = first; bits <= last; bits += STEP) {
+        float x = model_f32((uint32_t)bits);
+        double power = power_of_two((double)model_exp_exponent(x));
+        double scale = 1 / exp((double)x);
+        float factor = model_exp_factor(x);
+        for (int sign = -1; sign <= 1; sign += 2) {
+            float value = (float)(power * (1 + sign * 0x1p-22)) * factor;
+            double error = fabs((double)value * scale - 1);
+            worst = error > worst ? error : worst;
+        }
+    }
+    return worst;
+}
+
+/* Every f32 whose exp is a normal number; below 2^-26 ex2 and the factor are
+ * those of 2^-26. */
+Test(minimax, exp_of_all_positive_inputs) {
+    double worst = worst_exp(model_bits(0x1p-26f), model_bits(88.7f));
+    cr_assert(worst <= 0x1p-21, "2^%.3f", log2(worst));
+}
+Test(minimax, exp_of_all_negative_inputs) {
+    double worst = worst_exp(model_bits(-0x1p-26f), model_bits(-87.3f));
+    cr_assert(worst <= 0x1p-21, "2^%.3f", log2(worst));
+}

@@ -106,12 +106,34 @@ Test(ptx_math, exp) {
     fill(-110, 95);
     check("%r = math.exp %a : f32", exp);
 }
-Test(ptx_math, exp_is_relative) {
+Test(ptx_math, exp_contracted) {
+    fill(-110, 95);
+    check("%r = math.exp %a fastmath<contract> : f32", exp);
+}
+
+static void check_relative(const char *ops, double (*want)(double)) {
     fill(-85, 88);
-    run("f32", "%r = math.exp %a : f32", x, x, z);
+    run("f32", ops, x, x, z);
     for (int i = 200; i < COUNT; i++)
-        cr_assert(fabs(z[i] / exp(x[i]) - 1) <= 0x1p-20, "exp(%a) = %a", x[i],
+        cr_assert(fabs(z[i] / want(x[i]) - 1) <= 0x1p-20, "f(%a) = %a", x[i],
                   z[i]);
+}
+static double sigmoid(double value) {
+    return 1 / (1 + exp(-value));
+}
+Test(ptx_math, exp_is_relative) {
+    check_relative("%r = math.exp %a : f32", exp);
+    check_relative("%r = math.exp %a fastmath<contract> : f32", exp);
+}
+Test(ptx_math, sigmoid_is_relative) {
+    static const char ops[] =
+        "%one = arith.constant 1.0 : f32\n"
+        " %n = arith.negf %a fastmath<contract> : f32\n"
+        " %e = math.exp %n fastmath<contract> : f32\n"
+        " %d = arith.addf %one, %e fastmath<contract> : f32\n"
+        " %r = arith.divf %one, %d fastmath<contract> : f32";
+    check(ops, sigmoid);
+    check_relative(ops, sigmoid);
 }
 Test(ptx_math, exp2) {
     fill(-120, 130);
