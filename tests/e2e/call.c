@@ -19,7 +19,8 @@ static float plain_number(struct rng *rng) {
     return fabsf(x) < 0x1p-14f ? 0 : x;
 }
 
-static float *random_matrix(struct arena *arena, int64_t count, struct rng *rng) {
+static float *random_matrix(struct arena *arena, int64_t count,
+                            struct rng *rng) {
     float *data = ARENA_NEW_ARRAY(arena, float, (size_t)count);
     for (int64_t i = 0; i < count; i++)
         data[i] = plain_number(rng);
@@ -32,19 +33,22 @@ struct call *call_create(struct arena *arena, const struct attention *attention,
     call->arena = arena;
     call->attention = attention;
     memcpy(call->sizes, sizes, sizeof call->sizes);
-    if (attention->param_count > CALL_MAX_PARAMS || attention->tensor_count > CALL_MAX_TENSORS)
+    if (attention->param_count > CALL_MAX_PARAMS ||
+        attention->tensor_count > CALL_MAX_TENSORS)
         die("too many params or tensors in", attention->name);
     for (size_t i = 0; i < attention->param_count; i++)
         call->params[i] = attention->params[i].default_bits;
     int64_t q_rows = sizes[SIZE_BATCH] * sizes[SIZE_HEADS] * sizes[SIZE_Q_LEN];
-    int64_t kv_rows = sizes[SIZE_BATCH] * sizes[SIZE_KV_HEADS] * sizes[SIZE_KV_LEN];
+    int64_t kv_rows =
+        sizes[SIZE_BATCH] * sizes[SIZE_KV_HEADS] * sizes[SIZE_KV_LEN];
     call->q32 = random_matrix(arena, q_rows * attention->head_dim_qk, rng);
     call->k32 = random_matrix(arena, kv_rows * attention->head_dim_qk, rng);
     call->v32 = random_matrix(arena, kv_rows * attention->head_dim_v, rng);
     return call;
 }
 
-static const struct param *find_param(const struct call *call, const char *name) {
+static const struct param *find_param(const struct call *call,
+                                      const char *name) {
     for (size_t i = 0; i < call->attention->param_count; i++)
         if (!strcmp(call->attention->params[i].name, name))
             return &call->attention->params[i];
@@ -73,8 +77,10 @@ int64_t call_tensor_count(const struct call_tensor *tensor) {
 }
 
 /* Dense strides of `tensor` with its axes in memory order `order`, outermost
- * first, each axis but the innermost padded by `padding` elements.  Sets bytes. */
-static void set_strides(struct call_tensor *tensor, const int *order, int64_t padding) {
+ * first, each axis but the innermost padded by `padding` elements.  Sets
+ * bytes. */
+static void set_strides(struct call_tensor *tensor, const int *order,
+                        int64_t padding) {
     int64_t stride = 1;
     for (int i = tensor->rank - 1; i >= 0; i--) {
         tensor->strides[order[i]] = stride;
@@ -115,7 +121,8 @@ bool call_allocate(struct call *call) {
     return true;
 }
 
-struct call_tensor *call_tensor(struct call *call, const char *name, enum scalar_type type) {
+struct call_tensor *call_tensor(struct call *call, const char *name,
+                                enum scalar_type type) {
     for (size_t i = 0; i < call->attention->tensor_count; i++) {
         if (strcmp(call->captured[i].name, name))
             continue;
@@ -126,17 +133,20 @@ struct call_tensor *call_tensor(struct call *call, const char *name, enum scalar
     die("no tensor", name);
 }
 
-static void store_float(const struct call_tensor *tensor, int64_t offset, double value) {
+static void store_float(const struct call_tensor *tensor, int64_t offset,
+                        double value) {
     if (tensor->type == SCALAR_F32)
         ((float *)tensor->data)[offset] = (float)value;
     else
-        ((uint16_t *)tensor->data)[offset] = half_of_float((float)value, tensor->type);
+        ((uint16_t *)tensor->data)[offset] =
+            half_of_float((float)value, tensor->type);
 }
 
 static double load_float(const struct call_tensor *tensor, int64_t offset) {
     if (tensor->type == SCALAR_F32)
         return ((const float *)tensor->data)[offset];
-    return float_of_half(((const uint16_t *)tensor->data)[offset], tensor->type);
+    return float_of_half(((const uint16_t *)tensor->data)[offset],
+                         tensor->type);
 }
 
 void call_fill_floats(struct call *call, struct rng *rng) {
@@ -159,11 +169,13 @@ static int64_t offset_of(const struct call_tensor *tensor, int64_t index) {
     return offset;
 }
 
-static void copy_elements(const struct call_tensor *from, struct call_tensor *to) {
+static void copy_elements(const struct call_tensor *from,
+                          struct call_tensor *to) {
     size_t size = scalar_type_size(from->type);
     for (int64_t i = 0, count = call_tensor_count(from); i < count; i++)
         memcpy((char *)to->data + (size_t)offset_of(to, i) * size,
-               (const char *)from->data + (size_t)offset_of(from, i) * size, size);
+               (const char *)from->data + (size_t)offset_of(from, i) * size,
+               size);
 }
 
 void call_restride(struct call *call, struct rng *rng) {
@@ -184,8 +196,9 @@ void call_restride(struct call *call, struct rng *rng) {
 }
 
 /* A 16-bit tensor [batch, heads, length, dim] in the given memory order. */
-static struct call_tensor matrix_shape(const struct call *call, const char *name,
-                                       enum scalar_type dtype, enum size_name heads,
+static struct call_tensor matrix_shape(const struct call *call,
+                                       const char *name, enum scalar_type dtype,
+                                       enum size_name heads,
                                        enum size_name length, int dim,
                                        enum call_layout layout) {
     static const int orders[2][4] = {{0, 1, 2, 3}, {0, 2, 1, 3}};
@@ -198,17 +211,22 @@ static struct call_tensor matrix_shape(const struct call *call, const char *name
     return tensor;
 }
 
-static void encode(struct call *call, struct call_tensor *tensor, const float *values) {
+static void encode(struct call *call, struct call_tensor *tensor,
+                   const float *values) {
     tensor->data = arena_alloc(call->arena, tensor->bytes);
     for (int64_t i = 0, count = call_tensor_count(tensor); i < count; i++)
         store_float(tensor, offset_of(tensor, i), (double)values[i]);
 }
 
-void call_encode(struct call *call, enum scalar_type dtype, enum call_layout layout) {
+void call_encode(struct call *call, enum scalar_type dtype,
+                 enum call_layout layout) {
     int qk = call->attention->head_dim_qk, dv = call->attention->head_dim_v;
-    call->q = matrix_shape(call, "q", dtype, SIZE_HEADS, SIZE_Q_LEN, qk, layout);
-    call->k = matrix_shape(call, "k", dtype, SIZE_KV_HEADS, SIZE_KV_LEN, qk, layout);
-    call->v = matrix_shape(call, "v", dtype, SIZE_KV_HEADS, SIZE_KV_LEN, dv, layout);
+    call->q =
+        matrix_shape(call, "q", dtype, SIZE_HEADS, SIZE_Q_LEN, qk, layout);
+    call->k =
+        matrix_shape(call, "k", dtype, SIZE_KV_HEADS, SIZE_KV_LEN, qk, layout);
+    call->v =
+        matrix_shape(call, "v", dtype, SIZE_KV_HEADS, SIZE_KV_LEN, dv, layout);
     encode(call, &call->q, call->q32);
     encode(call, &call->k, call->k32);
     encode(call, &call->v, call->v32);
@@ -216,8 +234,9 @@ void call_encode(struct call *call, enum scalar_type dtype, enum call_layout lay
 
 struct call_tensor call_output(const struct call *call, enum scalar_type dtype,
                                enum call_layout layout) {
-    struct call_tensor o = matrix_shape(call, "o", dtype, SIZE_HEADS, SIZE_Q_LEN,
-                                        call->attention->head_dim_v, layout);
+    struct call_tensor o =
+        matrix_shape(call, "o", dtype, SIZE_HEADS, SIZE_Q_LEN,
+                     call->attention->head_dim_v, layout);
     o.data = arena_alloc(call->arena, o.bytes);
     memset(o.data, 0xff, o.bytes);
     return o;
@@ -235,12 +254,13 @@ struct call_tensor call_lse_output(const struct call *call) {
     return lse;
 }
 
-static struct ref_matrix dense_matrix(const float *data, int64_t heads, int64_t length,
-                                      int64_t dim) {
+static struct ref_matrix dense_matrix(const float *data, int64_t heads,
+                                      int64_t length, int64_t dim) {
     return (struct ref_matrix){data, {heads * length * dim, length * dim, dim}};
 }
 
-struct ref_call call_for_reference(const struct call *call, struct ref_tensor *out_tensors) {
+struct ref_call call_for_reference(const struct call *call,
+                                   struct ref_tensor *out_tensors) {
     struct ref_call ref = {.params = call->params, .tensors = out_tensors};
     const int64_t *sizes = call->sizes;
     memcpy(ref.sizes, sizes, sizeof ref.sizes);
@@ -252,8 +272,10 @@ struct ref_call call_for_reference(const struct call *call, struct ref_tensor *o
     }
     int qk = call->attention->head_dim_qk, dv = call->attention->head_dim_v;
     ref.q = dense_matrix(call->q32, sizes[SIZE_HEADS], sizes[SIZE_Q_LEN], qk);
-    ref.k = dense_matrix(call->k32, sizes[SIZE_KV_HEADS], sizes[SIZE_KV_LEN], qk);
-    ref.v = dense_matrix(call->v32, sizes[SIZE_KV_HEADS], sizes[SIZE_KV_LEN], dv);
+    ref.k =
+        dense_matrix(call->k32, sizes[SIZE_KV_HEADS], sizes[SIZE_KV_LEN], qk);
+    ref.v =
+        dense_matrix(call->v32, sizes[SIZE_KV_HEADS], sizes[SIZE_KV_LEN], dv);
     return ref;
 }
 
@@ -267,7 +289,8 @@ float *call_decode(const struct call *call, const struct call_tensor *tensor) {
 
 /* ---- Reading elements in predicates ------------------------------------- */
 
-static int64_t element(const struct call *call, int tensor, const int64_t index[4]) {
+static int64_t element(const struct call *call, int tensor,
+                       const int64_t index[4]) {
     const struct call_tensor *t = &call->captured[tensor];
     int64_t offset = 0;
     for (int axis = 0; axis < t->rank; axis++) {
@@ -278,18 +301,20 @@ static int64_t element(const struct call *call, int tensor, const int64_t index[
     return offset;
 }
 
-int32_t call_i32(const struct call *call, int tensor, int64_t i0, int64_t i1, int64_t i2) {
+int32_t call_i32(const struct call *call, int tensor, int64_t i0, int64_t i1,
+                 int64_t i2) {
     int64_t offset = element(call, tensor, (int64_t[4]){i0, i1, i2, 0});
     return ((const int32_t *)call->captured[tensor].data)[offset];
 }
 
-bool call_bool(const struct call *call, int tensor, int64_t i0, int64_t i1, int64_t i2) {
+bool call_bool(const struct call *call, int tensor, int64_t i0, int64_t i1,
+               int64_t i2) {
     int64_t offset = element(call, tensor, (int64_t[4]){i0, i1, i2, 0});
     return ((const uint8_t *)call->captured[tensor].data)[offset] != 0;
 }
 
-double call_float(const struct call *call, int tensor, int64_t i0, int64_t i1, int64_t i2,
-                  int64_t i3) {
+double call_float(const struct call *call, int tensor, int64_t i0, int64_t i1,
+                  int64_t i2, int64_t i3) {
     int64_t offset = element(call, tensor, (int64_t[4]){i0, i1, i2, i3});
     return load_float(&call->captured[tensor], offset);
 }

@@ -33,7 +33,7 @@ struct call_tensor {
     int rank;
     int64_t extents[KERNEL_MAX_RANK];
     int64_t strides[KERNEL_MAX_RANK]; /* elements */
-    void *data;   /* of `bytes` bytes; element [0, ...] comes first */
+    void *data; /* of `bytes` bytes; element [0, ...] comes first */
     size_t bytes;
 };
 
@@ -41,14 +41,15 @@ struct call {
     struct arena *arena; /* borrowed; everything below lives in it */
     const struct attention *attention;
     int64_t sizes[SIZE_COUNT];
-    uint32_t params[CALL_MAX_PARAMS]; /* by param.number */
+    uint32_t params[CALL_MAX_PARAMS];              /* by param.number */
     struct call_tensor captured[CALL_MAX_TENSORS]; /* by tensor.number */
-    struct call_tensor q, k, v;       /* in the dtype, see call_encode */
-    float *q32, *k32, *v32;           /* dense [batch, heads or kv_heads, length, dim] */
+    struct call_tensor q, k, v; /* in the dtype, see call_encode */
+    float *q32, *k32, *v32; /* dense [batch, heads or kv_heads, length, dim] */
 };
 
-/* A call with these sizes (by enum size_name), default parameters, random Q, K, V.
- * Captured tensors do not exist before call_allocate, which needs the parameters. */
+/* A call with these sizes (by enum size_name), default parameters, random Q, K,
+ * V. Captured tensors do not exist before call_allocate, which needs the
+ * parameters. */
 struct call *call_create(struct arena *arena, const struct attention *attention,
                          const int64_t sizes[SIZE_COUNT], struct rng *rng);
 
@@ -61,8 +62,10 @@ void call_set_f32(struct call *call, const char *name, float value);
  * False when an extent is below 1 or too large. */
 bool call_allocate(struct call *call);
 
-/* The captured tensor called `name`; aborts when there is none or its type differs. */
-struct call_tensor *call_tensor(struct call *call, const char *name, enum scalar_type type);
+/* The captured tensor called `name`; aborts when there is none or its type
+ * differs. */
+struct call_tensor *call_tensor(struct call *call, const char *name,
+                                enum scalar_type type);
 
 /* Fills every captured tensor of a float type with N(0, 1) rounded to it. */
 void call_fill_floats(struct call *call, struct rng *rng);
@@ -71,16 +74,20 @@ void call_fill_floats(struct call *call, struct rng *rng);
 void call_restride(struct call *call, struct rng *rng);
 
 /* (Re)makes q, k, v as 16-bit tensors of `dtype` from q32, k32, v32. */
-void call_encode(struct call *call, enum scalar_type dtype, enum call_layout layout);
+void call_encode(struct call *call, enum scalar_type dtype,
+                 enum call_layout layout);
 
-/* An output [batch, heads, q_len, head_dim_v] of `dtype`, its data filled with 0xff. */
+/* An output [batch, heads, q_len, head_dim_v] of `dtype`, its data filled with
+ * 0xff. */
 struct call_tensor call_output(const struct call *call, enum scalar_type dtype,
                                enum call_layout layout);
 /* An LSE [batch, heads, q_len] in f32, its data filled with 0xff. */
 struct call_tensor call_lse_output(const struct call *call);
 
-/* The call as the reference sees it; `out_tensors` needs CALL_MAX_TENSORS places. */
-struct ref_call call_for_reference(const struct call *call, struct ref_tensor *out_tensors);
+/* The call as the reference sees it; `out_tensors` needs CALL_MAX_TENSORS
+ * places. */
+struct ref_call call_for_reference(const struct call *call,
+                                   struct ref_tensor *out_tensors);
 
 /* Values of O or LSE, dense in logical order, in the call's arena. */
 float *call_decode(const struct call *call, const struct call_tensor *tensor);
@@ -90,14 +97,17 @@ int64_t call_tensor_count(const struct call_tensor *tensor);
 
 /* ---- Reading elements in predicates ------------------------------------- */
 
-/* Element [i0, i1, i2, i3] of captured tensor number `tensor`; indices beyond the rank
- * are ignored.  Aborts when one is out of range: a predicate never reads there. */
-int32_t call_i32(const struct call *call, int tensor, int64_t i0, int64_t i1, int64_t i2);
+/* Element [i0, i1, i2, i3] of captured tensor number `tensor`; indices beyond
+ * the rank are ignored.  Aborts when one is out of range: a predicate never
+ * reads there. */
+int32_t call_i32(const struct call *call, int tensor, int64_t i0, int64_t i1,
+                 int64_t i2);
 /* The same for a bool tensor: any non-zero byte is true. */
-bool call_bool(const struct call *call, int tensor, int64_t i0, int64_t i1, int64_t i2);
+bool call_bool(const struct call *call, int tensor, int64_t i0, int64_t i1,
+               int64_t i2);
 /* The same for f32, f16 and bf16. */
-double call_float(const struct call *call, int tensor, int64_t i0, int64_t i1, int64_t i2,
-                  int64_t i3);
+double call_float(const struct call *call, int tensor, int64_t i0, int64_t i1,
+                  int64_t i2, int64_t i3);
 
 /* Value of parameter number `param`, an i32. */
 int32_t call_param_i32(const struct call *call, int param);

@@ -21,19 +21,22 @@ bool e2e_wanted(const struct e2e_options *options, const char *name) {
     return false;
 }
 
-int e2e_targets(const struct e2e_options *options, const char *out_names[E2E_MAX_TARGETS]) {
+int e2e_targets(const struct e2e_options *options,
+                const char *out_names[E2E_MAX_TARGETS]) {
     int count = 0;
     if (options->target)
         out_names[count++] = options->target;
     else
-        while (count < E2E_MAX_TARGETS && (out_names[count] = compile_target((size_t)count)))
+        while (count < E2E_MAX_TARGETS &&
+               (out_names[count] = compile_target((size_t)count)))
             count++;
     return count;
 }
 
-bool e2e_fit_sizes(const struct pattern *pattern, const struct attention *attention,
-                   struct e2e_sizes *sizes) {
-    if (pattern->flags & PATTERN_SHARED && sizes->n[SIZE_Q_LEN] > sizes->n[SIZE_KV_LEN])
+bool e2e_fit_sizes(const struct pattern *pattern,
+                   const struct attention *attention, struct e2e_sizes *sizes) {
+    if (pattern->flags & PATTERN_SHARED &&
+        sizes->n[SIZE_Q_LEN] > sizes->n[SIZE_KV_LEN])
         return false;
     if (attention->group)
         sizes->n[SIZE_HEADS] = sizes->n[SIZE_KV_HEADS] * attention->group;
@@ -41,8 +44,8 @@ bool e2e_fit_sizes(const struct pattern *pattern, const struct attention *attent
 }
 
 struct call *e2e_call(struct arena *arena, const struct pattern *pattern,
-                      const struct attention *attention, const struct e2e_sizes *sizes,
-                      struct rng *rng) {
+                      const struct attention *attention,
+                      const struct e2e_sizes *sizes, struct rng *rng) {
     struct call *call = call_create(arena, attention, sizes->n, rng);
     if (pattern->setup)
         pattern->setup(call, rng);
@@ -53,19 +56,22 @@ struct ref_result e2e_reference(const struct call *call, int threads) {
     const int64_t *n = call->sizes;
     size_t rows = (size_t)(n[SIZE_BATCH] * n[SIZE_HEADS] * n[SIZE_Q_LEN]);
     struct ref_result result = {
-        .o = ARENA_NEW_ARRAY(call->arena, double, rows * (size_t)call->attention->head_dim_v),
+        .o = ARENA_NEW_ARRAY(call->arena, double,
+                             rows *(size_t)call->attention->head_dim_v),
         .lse = ARENA_NEW_ARRAY(call->arena, double, rows),
         .row = ARENA_NEW_ARRAY(call->arena, uint8_t, rows),
     };
     struct ref_tensor tensors[CALL_MAX_TENSORS];
     const char *extern_name = NULL;
     struct ref_call ref = call_for_reference(call, tensors);
-    struct ref_program *program = ref_compile(call->arena, call->attention, &extern_name);
+    struct ref_program *program =
+        ref_compile(call->arena, call->attention, &extern_name);
     ref_run(call->arena, program, &ref, threads, &result);
     return result;
 }
 
-void e2e_judge(struct arena *arena, const struct accuracy *accuracy, struct result *result) {
+void e2e_judge(struct arena *arena, const struct accuracy *accuracy,
+               struct result *result) {
     struct strbuf text;
     result->o_error = accuracy->o_error;
     result->o_bound = accuracy->o_bound;
@@ -81,8 +87,8 @@ void e2e_judge(struct arena *arena, const struct accuracy *accuracy, struct resu
 }
 
 void e2e_compare(const struct executor *executor, const struct call *call,
-                 enum call_layout layout, const struct ref_result *reference, uint64_t seed,
-                 struct result *result) {
+                 enum call_layout layout, const struct ref_result *reference,
+                 uint64_t seed, struct result *result) {
     struct accuracy accuracy;
     struct call_tensor o = call_output(call, executor->dtype, layout);
     struct call_tensor lse = call_lse_output(call);
@@ -91,12 +97,13 @@ void e2e_compare(const struct executor *executor, const struct call *call,
     result->ok = false;
     if (result->message)
         return;
-    accuracy_check(reference, call_decode(call, &o), call_decode(call, &lse), call->sizes,
-                   call->attention->head_dim_v, executor->dtype, &accuracy);
+    accuracy_check(reference, call_decode(call, &o), call_decode(call, &lse),
+                   call->sizes, call->attention->head_dim_v, executor->dtype,
+                   &accuracy);
     e2e_judge(call->arena, &accuracy, result);
 }
 
-/* ---- Threads -------------------------------------------------------------- */
+/* ---- Threads ------------------------------------------------------------- */
 
 enum { MAX_THREADS = 64 };
 
@@ -120,7 +127,8 @@ static void *crew_member(void *argument) {
 
 void e2e_parallel(int64_t count, int threads, void (*on_start)(void),
                   void (*work)(void *context, int64_t index), void *context) {
-    struct crew crew = {.count = count, .on_start = on_start, .work = work, .context = context};
+    struct crew crew = {
+        .count = count, .on_start = on_start, .work = work, .context = context};
     pthread_t members[MAX_THREADS];
     int started = 0;
     if (threads < 1)

@@ -1,9 +1,10 @@
 /* The machines behind one interface; see executor.h. */
 #include "tests/e2e/executor.h"
 
-const char *executor_create(struct loaded *loaded, enum machine machine, const char *target,
-                            struct executor *out_executor) {
-    *out_executor = (struct executor){.machine = machine, .dtype = loaded->attention->dtype};
+const char *executor_create(struct loaded *loaded, enum machine machine,
+                            const char *target, struct executor *out_executor) {
+    *out_executor = (struct executor){.machine = machine,
+                                      .dtype = loaded->attention->dtype};
     if (machine == MACHINE_GPU)
         return gpu_create(loaded, target, out_executor);
     return emulator_create(loaded, target, out_executor);
@@ -14,7 +15,8 @@ void executor_destroy(struct executor *executor) {
         gpu_destroy(executor);
 }
 
-const char *executor_run(const struct executor *executor, const struct call *call, uint64_t seed,
+const char *executor_run(const struct executor *executor,
+                         const struct call *call, uint64_t seed,
                          struct call_tensor *o, struct call_tensor *lse) {
     if (executor->machine == MACHINE_GPU)
         return gpu_run(executor, call, o, lse);

@@ -1,4 +1,5 @@
-/* Runs calls on the emulator: the compiler's PTX and the facts that come with it.
+/* Runs calls on the emulator: the compiler's PTX and the facts that come with
+ * it.
  *
  * A run fails on any report of the emulator, on elements of O and LSE that no
  * kernel wrote, on writes beside them and on tile counters left behind. */
@@ -12,8 +13,9 @@ const char *emulator_create(struct loaded *loaded, const char *target,
                             struct executor *executor) {
     struct compile_options options = {.target = target, .verify_each = true};
     struct compiled *compiled = ARENA_NEW(loaded->arena, struct compiled);
-    if (!compile_attention(loaded->arena, loaded->sources, loaded->spec, loaded->attention,
-                           &options, loaded->diags, compiled)) {
+    if (!compile_attention(loaded->arena, loaded->sources, loaded->spec,
+                           loaded->attention, &options, loaded->diags,
+                           compiled)) {
         struct strbuf text;
         strbuf_init(&text, loaded->arena);
         diag_render(loaded->diags, false, &text);
@@ -32,7 +34,8 @@ static struct emu_tensor borrow(const struct call_tensor *tensor) {
 }
 
 /* The call's tensors in the order of the kernel's facts. */
-static struct emu_tensor *bind_tensors(const struct kernel_info *info, const struct call *call,
+static struct emu_tensor *bind_tensors(const struct kernel_info *info,
+                                       const struct call *call,
                                        const struct call_tensor *o,
                                        const struct call_tensor *lse) {
     struct emu_tensor *tensors =
@@ -49,8 +52,10 @@ static struct emu_tensor *bind_tensors(const struct kernel_info *info, const str
     return tensors;
 }
 
-static uint32_t *bind_scalars(const struct kernel_info *info, const struct call *call) {
-    uint32_t *scalars = ARENA_NEW_ARRAY(call->arena, uint32_t, info->scalar_count);
+static uint32_t *bind_scalars(const struct kernel_info *info,
+                              const struct call *call) {
+    uint32_t *scalars =
+        ARENA_NEW_ARRAY(call->arena, uint32_t, info->scalar_count);
     for (size_t i = 0; i < info->scalar_count; i++)
         for (size_t j = 0; j < call->attention->param_count; j++)
             if (!strcmp(call->attention->params[j].name, info->scalars[i].name))
@@ -58,35 +63,43 @@ static uint32_t *bind_scalars(const struct kernel_info *info, const struct call 
     return scalars;
 }
 
-static const char *report_text(struct arena *arena, const struct emu_result *total) {
+static const char *report_text(struct arena *arena,
+                               const struct emu_result *total) {
     const struct emu_report *r = total->reports;
-    return arena_printf(arena,
-                        "%zu reports of the emulator; the first: %s at %s:%d, %s (%s), CTA %u, "
-                        "warp %d, lane %d, %llu times: %s",
-                        total->report_count, emu_report_kind_text(r->kind), r->file, r->line,
-                        r->instruction, r->source, r->cta[0], r->warp, r->lane,
-                        (unsigned long long)r->count, r->detail);
+    return arena_printf(
+        arena,
+        "%zu reports of the emulator; the first: %s at %s:%d, %s (%s), CTA %u, "
+        "warp %d, lane %d, %llu times: %s",
+        total->report_count, emu_report_kind_text(r->kind), r->file, r->line,
+        r->instruction, r->source, r->cta[0], r->warp, r->lane,
+        (unsigned long long)r->count, r->detail);
 }
 
-static const char *judge(struct arena *arena, const struct emu_attention_result *result) {
+static const char *judge(struct arena *arena,
+                         const struct emu_attention_result *result) {
     if (result->total.report_count)
         return report_text(arena, &result->total);
     if (result->o_unwritten || result->lse_unwritten)
-        return arena_printf(arena, "%zu elements of O and %zu of LSE were not written",
+        return arena_printf(arena,
+                            "%zu elements of O and %zu of LSE were not written",
                             result->o_unwritten, result->lse_unwritten);
     if (result->o_beside || result->lse_beside)
-        return arena_printf(arena, "%zu bytes beside O and %zu beside LSE were written",
-                            result->o_beside, result->lse_beside);
+        return arena_printf(
+            arena, "%zu bytes beside O and %zu beside LSE were written",
+            result->o_beside, result->lse_beside);
     if (result->workspace_not_zero)
-        return arena_printf(arena, "%zu bytes of the workspace are not zero again",
+        return arena_printf(arena,
+                            "%zu bytes of the workspace are not zero again",
                             result->workspace_not_zero);
     return NULL;
 }
 
-const char *emulator_run(const struct executor *executor, const struct call *call, uint64_t seed,
+const char *emulator_run(const struct executor *executor,
+                         const struct call *call, uint64_t seed,
                          struct call_tensor *o, struct call_tensor *lse) {
     const struct compiled *compiled = executor->compiled;
-    struct emu_source source = {compiled->ptx, compiled->ptx_length, call->attention->name};
+    struct emu_source source = {compiled->ptx, compiled->ptx_length,
+                                call->attention->name};
     struct emu_attention attention = {
         .info = compiled->info,
         .sources = &source,

@@ -1,8 +1,8 @@
-/* Runs calls on a GPU through the public API: attn.h compiles, loads and launches;
- * memory comes from the driver's table of the runtime.
+/* Runs calls on a GPU through the public API: attn.h compiles, loads and
+ * launches; memory comes from the driver's table of the runtime.
  *
- * Every output lies between two guards of GUARD bytes that must not change.
- */
+ * Every output lies between two guards of GUARD bytes that must not
+ * change. */
 #include <stdio.h>
 #include <string.h>
 
@@ -19,7 +19,8 @@ static bool poison_workspace;
 
 /* ---- The device ---------------------------------------------------------- */
 
-static const char *status_text(struct arena *arena, struct attn_status *status) {
+static const char *status_text(struct arena *arena,
+                               struct attn_status *status) {
     if (!status)
         return NULL;
     const char *text = arena_printf(arena, "%s (%s)", attn_status_text(status),
@@ -36,7 +37,8 @@ const char *executor_gpu_open(struct arena *arena, bool poison) {
         return error;
     error = status_text(arena, RT_CUDA(driver, cuDeviceGet, (&device, 0)));
     if (!error)
-        error = status_text(arena, RT_CUDA(driver, cuDevicePrimaryCtxRetain, (&context, device)));
+        error = status_text(arena, RT_CUDA(driver, cuDevicePrimaryCtxRetain,
+                                           (&context, device)));
     if (!error)
         executor_gpu_enter();
     return error;
@@ -47,8 +49,10 @@ void executor_gpu_enter(void) {
         driver->cuCtxPushCurrent(context);
 }
 
-const char *executor_gpu_fact(struct arena *arena, int number, const char **out_value) {
-    static const char *const names[] = {"gpu", "cuda driver", "multiprocessors"};
+const char *executor_gpu_fact(struct arena *arena, int number,
+                              const char **out_value) {
+    static const char *const names[] = {"gpu", "cuda driver",
+                                        "multiprocessors"};
     char name[128] = "";
     int version = 0, count = 0;
     driver->cuDeviceGetName(name, sizeof name, 0);
@@ -57,16 +61,19 @@ const char *executor_gpu_fact(struct arena *arena, int number, const char **out_
     if (number >= 3)
         return NULL;
     *out_value = number == 0   ? arena_strdup(arena, name)
-                 : number == 1 ? arena_printf(arena, "%d.%d", version / 1000, version % 1000 / 10)
+                 : number == 1 ? arena_printf(arena, "%d.%d", version / 1000,
+                                              version % 1000 / 10)
                                : arena_printf(arena, "%d", count);
     return names[number];
 }
 
 /* ---- Compiling ----------------------------------------------------------- */
 
-const char *gpu_create(struct loaded *loaded, const char *target, struct executor *executor) {
+const char *gpu_create(struct loaded *loaded, const char *target,
+                       struct executor *executor) {
     struct attn_context_options uncached = {.cache = ATTN_CACHE_OFF};
-    struct attn_source source = {.text = loaded->text, .text_size = strlen(loaded->text),
+    struct attn_source source = {.text = loaded->text,
+                                 .text_size = strlen(loaded->text),
                                  .path = loaded->name};
     struct attn_compile_options options = {.target = target};
     struct attn_context *attn = NULL;
@@ -75,7 +82,8 @@ const char *gpu_create(struct loaded *loaded, const char *target, struct executo
     if (!status)
         status = attn_compile(attn, &source, &options, &program);
     if (!status) {
-        executor->target = arena_strdup(loaded->arena, attn_program_target(program));
+        executor->target =
+            arena_strdup(loaded->arena, attn_program_target(program));
         status = attn_kernel_load_device(program, 0, &executor->kernel);
     }
     attn_program_destroy(program);
@@ -102,8 +110,10 @@ struct launch {
     struct attn_param_arg params[CALL_MAX_PARAMS];
 };
 
-static struct attn_status *allocate(struct launch *launch, size_t bytes, uint64_t *out_address) {
-    struct attn_status *status = RT_CUDA(driver, cuMemAlloc, (out_address, bytes ? bytes : 1));
+static struct attn_status *allocate(struct launch *launch, size_t bytes,
+                                    uint64_t *out_address) {
+    struct attn_status *status =
+        RT_CUDA(driver, cuMemAlloc, (out_address, bytes ? bytes : 1));
     if (!status)
         launch->buffers[launch->buffer_count++] = *out_address;
     return status;
@@ -114,20 +124,19 @@ static DLDataType dl_type(enum scalar_type type) {
         uint8_t code, bits;
     } rows[SCALAR_TYPE_COUNT] = {
         [SCALAR_BOOL] = {6, 8}, /* kDLBool, which older headers lack */
-        [SCALAR_I32] = {kDLInt, 32},
-        [SCALAR_F32] = {kDLFloat, 32},
-        [SCALAR_F16] = {kDLFloat, 16},
-        [SCALAR_BF16] = {kDLBfloat, 16},
+        [SCALAR_I32] = {kDLInt, 32},   [SCALAR_F32] = {kDLFloat, 32},
+        [SCALAR_F16] = {kDLFloat, 16}, [SCALAR_BF16] = {kDLBfloat, 16},
     };
     return (DLDataType){rows[type].code, rows[type].bits, 1};
 }
 
-/* ---- Spread out ----------------------------------------------------------- */
+/* ---- Spread out ---------------------------------------------------------- */
 
 /* Elements that the far axis spans, if only just: more than 2^31. */
 static const int64_t FAR_SPAN = ((int64_t)1 << 31) + 4096;
 
-/* Strides of `tensor` with the far axis outermost and its last index beyond FAR_SPAN. */
+/* Strides of `tensor` with the far axis outermost and its last index beyond
+ * FAR_SPAN. */
 static void spread(struct call_tensor *tensor, int axis) {
     int64_t steps = tensor->extents[axis] > 1 ? tensor->extents[axis] - 1 : 1;
     int64_t stride = 1;
@@ -143,14 +152,16 @@ static void spread(struct call_tensor *tensor, int axis) {
                     scalar_type_size(tensor->type);
 }
 
-/* Copies every row (last axis) between a host tensor and its spread-out copy. */
+/* Copies every row (last axis) between a host tensor and its spread-out
+ * copy. */
 static struct attn_status *copy_rows(const struct call_tensor *host,
-                                     const struct call_tensor *device, uint64_t address,
-                                     bool to_device) {
+                                     const struct call_tensor *device,
+                                     uint64_t address, bool to_device) {
     size_t size = scalar_type_size(host->type);
     int last = host->rank - 1;
     size_t bytes = (size_t)host->extents[last] * size;
-    int64_t rows = call_tensor_count(host) / (host->extents[last] ? host->extents[last] : 1);
+    int64_t rows = call_tensor_count(host) /
+                   (host->extents[last] ? host->extents[last] : 1);
     struct attn_status *status = NULL;
     for (int64_t row = 0; row < rows && !status; row++) {
         int64_t from = 0, to = 0, rest = row;
@@ -177,9 +188,11 @@ static DLTensor describe(struct call_tensor *tensor, uint64_t address) {
 }
 
 /* Uploads a spread-out copy; its shape lives in the call's arena. */
-static struct attn_status *upload_far(struct launch *launch, const struct call_tensor *tensor,
+static struct attn_status *upload_far(struct launch *launch,
+                                      const struct call_tensor *tensor,
                                       DLTensor *out) {
-    struct call_tensor *far = ARENA_NEW(launch->call->arena, struct call_tensor);
+    struct call_tensor *far =
+        ARENA_NEW(launch->call->arena, struct call_tensor);
     uint64_t address = 0;
     *far = *tensor;
     spread(far, launch->far_axis);
@@ -191,28 +204,35 @@ static struct attn_status *upload_far(struct launch *launch, const struct call_t
 }
 
 /* Copies a tensor to the device, between guards, and describes it. */
-static struct attn_status *upload(struct launch *launch, struct call_tensor *tensor,
-                                  DLTensor *out) {
+static struct attn_status *upload(struct launch *launch,
+                                  struct call_tensor *tensor, DLTensor *out) {
     uint64_t address = 0;
     if (launch->far_axis >= 0 && tensor->rank == 4)
         return upload_far(launch, tensor, out);
-    struct attn_status *status = allocate(launch, tensor->bytes + 2 * GUARD, &address);
+    struct attn_status *status =
+        allocate(launch, tensor->bytes + 2 * GUARD, &address);
     if (!status)
-        status = RT_CUDA(driver, cuMemsetD8Async,
-                         (address, GUARD_BYTE, tensor->bytes + 2 * GUARD, NULL));
+        status =
+            RT_CUDA(driver, cuMemsetD8Async,
+                    (address, GUARD_BYTE, tensor->bytes + 2 * GUARD, NULL));
     if (!status && tensor->bytes)
-        status = RT_CUDA(driver, cuMemcpyHtoD, (address + GUARD, tensor->data, tensor->bytes));
+        status = RT_CUDA(driver, cuMemcpyHtoD,
+                         (address + GUARD, tensor->data, tensor->bytes));
     *out = describe(tensor, address + GUARD);
     return status;
 }
 
 static struct attn_status *upload_all(struct launch *launch, struct call *call,
-                                      struct call_tensor *o, struct call_tensor *lse) {
+                                      struct call_tensor *o,
+                                      struct call_tensor *lse) {
     struct {
         struct call_tensor *host;
         DLTensor *device;
-    } fixed[] = {{&call->q, &launch->q}, {&call->k, &launch->k}, {&call->v, &launch->v},
-                 {o, &launch->o},        {lse, &launch->lse}};
+    } fixed[] = {{&call->q, &launch->q},
+                 {&call->k, &launch->k},
+                 {&call->v, &launch->v},
+                 {o, &launch->o},
+                 {lse, &launch->lse}};
     struct attn_status *status = NULL;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed && !status; i++)
         status = upload(launch, fixed[i].host, fixed[i].device);
@@ -247,19 +267,27 @@ static void describe_params(struct launch *launch) {
     }
 }
 
-static struct attn_status *launch_kernel(struct launch *launch, const struct attn_kernel *kernel) {
+static struct attn_status *launch_kernel(struct launch *launch,
+                                         const struct attn_kernel *kernel) {
     const struct attention *attention = launch->call->attention;
-    struct attn_args args = {.q = &launch->q, .k = &launch->k, .v = &launch->v,
-                             .o = &launch->o, .lse = &launch->lse,
-                             .tensors = launch->tensors, .tensor_count = attention->tensor_count,
-                             .params = launch->params, .param_count = attention->param_count};
+    struct attn_args args = {.q = &launch->q,
+                             .k = &launch->k,
+                             .v = &launch->v,
+                             .o = &launch->o,
+                             .lse = &launch->lse,
+                             .tensors = launch->tensors,
+                             .tensor_count = attention->tensor_count,
+                             .params = launch->params,
+                             .param_count = attention->param_count};
     uint64_t workspace = 0;
-    struct attn_status *status = attn_workspace_size(kernel, &args, &args.workspace_bytes);
+    struct attn_status *status =
+        attn_workspace_size(kernel, &args, &args.workspace_bytes);
     if (!status && args.workspace_bytes)
         status = allocate(launch, args.workspace_bytes, &workspace);
     args.workspace = (void *)(uintptr_t)workspace;
     if (!status && args.workspace_bytes && poison_workspace)
-        status = RT_CUDA(driver, cuMemsetD8Async, (workspace, 0xff, args.workspace_bytes, NULL));
+        status = RT_CUDA(driver, cuMemsetD8Async,
+                         (workspace, 0xff, args.workspace_bytes, NULL));
     if (!status)
         status = attn_workspace_clear(kernel, &args, NULL);
     if (!status)
@@ -269,34 +297,41 @@ static struct attn_status *launch_kernel(struct launch *launch, const struct att
     return status;
 }
 
-/* Copies an output back; *out_guards becomes false when something beside it changed. */
-static struct attn_status *download(struct arena *arena, struct call_tensor *tensor,
+/* Copies an output back; *out_guards becomes false when something beside it
+ * changed. */
+static struct attn_status *download(struct arena *arena,
+                                    struct call_tensor *tensor,
                                     const DLTensor *device, bool *out_guards) {
     size_t bytes = tensor->bytes + 2 * GUARD;
     uint8_t *all = arena_alloc(arena, bytes);
     struct attn_status *status =
-        RT_CUDA(driver, cuMemcpyDtoH, (all, (uint64_t)(uintptr_t)device->data - GUARD, bytes));
+        RT_CUDA(driver, cuMemcpyDtoH,
+                (all, (uint64_t)(uintptr_t)device->data - GUARD, bytes));
     if (status)
         return status;
     for (int i = 0; i < GUARD; i++)
-        if (all[i] != GUARD_BYTE || all[GUARD + tensor->bytes + (size_t)i] != GUARD_BYTE)
+        if (all[i] != GUARD_BYTE ||
+            all[GUARD + tensor->bytes + (size_t)i] != GUARD_BYTE)
             *out_guards = false;
     memcpy(tensor->data, all + GUARD, tensor->bytes);
     return NULL;
 }
 
 /* O of a spread-out run comes back row by row. */
-static struct attn_status *download_output(struct launch *launch, struct call_tensor *o,
+static struct attn_status *download_output(struct launch *launch,
+                                           struct call_tensor *o,
                                            bool *out_guards) {
     struct call_tensor far = *o;
     if (launch->far_axis < 0)
         return download(launch->call->arena, o, &launch->o, out_guards);
-    memcpy(far.strides, launch->o.strides, (size_t)far.rank * sizeof *far.strides);
+    memcpy(far.strides, launch->o.strides,
+           (size_t)far.rank * sizeof *far.strides);
     return copy_rows(o, &far, (uint64_t)(uintptr_t)launch->o.data, false);
 }
 
-static const char *run_on_gpu(const struct executor *executor, const struct call *call,
-                              int far_axis, struct call_tensor *o, struct call_tensor *lse) {
+static const char *run_on_gpu(const struct executor *executor,
+                              const struct call *call, int far_axis,
+                              struct call_tensor *o, struct call_tensor *lse) {
     struct call copy = *call; /* DLPack wants mutable shapes */
     struct launch launch = {.call = &copy, .far_axis = far_axis};
     bool guards = true;
@@ -320,7 +355,8 @@ const char *gpu_run(const struct executor *executor, const struct call *call,
     return run_on_gpu(executor, call, -1, o, lse);
 }
 
-const char *gpu_run_far(const struct executor *executor, const struct call *call, int axis,
+const char *gpu_run_far(const struct executor *executor,
+                        const struct call *call, int axis,
                         struct call_tensor *o, struct call_tensor *lse) {
     return run_on_gpu(executor, call, axis, o, lse);
 }

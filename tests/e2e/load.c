@@ -27,7 +27,8 @@ static const char *find_item(const char *text, const char *item) {
     size_t length = strlen(item);
     for (const char *line = text; line; line = strchr(line, '\n')) {
         line += strspn(line, " \t\n");
-        if (!strncmp(line, item, length) && isspace((unsigned char)line[length]))
+        if (!strncmp(line, item, length) &&
+            isspace((unsigned char)line[length]))
             return line;
         if (!*line)
             break;
@@ -35,18 +36,20 @@ static const char *find_item(const char *text, const char *item) {
     return NULL;
 }
 
-static char *replace_item(struct arena *arena, const char *text, const char *item,
-                          const char *value) {
+static char *replace_item(struct arena *arena, const char *text,
+                          const char *item, const char *value) {
     const char *begin = find_item(text, item);
     const char *end = begin ? strchr(begin, ';') : NULL;
     if (!end) {
         fprintf(stderr, "e2e: the spec has no '%s' item to replace\n", item);
         abort();
     }
-    return arena_printf(arena, "%.*s%s %s%s", (int)(begin - text), text, item, value, end);
+    return arena_printf(arena, "%.*s%s %s%s", (int)(begin - text), text, item,
+                        value, end);
 }
 
-char *load_replace(struct arena *arena, const char *text, const struct load_changes *changes) {
+char *load_replace(struct arena *arena, const char *text,
+                   const struct load_changes *changes) {
     char *result = arena_strdup(arena, text);
     if (changes->dtype)
         result = replace_item(arena, result, "dtype", changes->dtype);
@@ -62,8 +65,8 @@ bool load_spec_text(struct arena *arena, const char *name, const char *text,
     struct loaded loaded = {.arena = arena, .name = name, .text = text};
     loaded.sources = source_set_create(arena);
     loaded.diags = diag_sink_create(arena, loaded.sources);
-    loaded.spec = frontend_check_text(arena, loaded.sources, name, text, strlen(text), NULL,
-                                      loaded.diags);
+    loaded.spec = frontend_check_text(arena, loaded.sources, name, text,
+                                      strlen(text), NULL, loaded.diags);
     if (!loaded.spec) {
         diag_print(loaded.diags, false, stderr);
         return false;
@@ -86,5 +89,6 @@ bool load_spec(struct arena *arena, const char *dir, const char *name,
         fprintf(stderr, "e2e: cannot read %s: %s\n", path, strerror(errno));
         return false;
     }
-    return load_spec_text(arena, path, load_replace(arena, text, changes), out_loaded);
+    return load_spec_text(arena, path, load_replace(arena, text, changes),
+                          out_loaded);
 }

@@ -1,5 +1,5 @@
-/* Specs as the tests use them: read from specs/, with dtype and head_dim replaced
- * in the text where a test wants others. */
+/* Specs as the tests use them: read from specs/, with dtype and head_dim
+ * replaced in the text where a test wants others. */
 #ifndef ATTN_TESTS_E2E_LOAD_H
 #define ATTN_TESTS_E2E_LOAD_H
 
@@ -29,7 +29,8 @@ struct load_changes {
 char *load_text(struct arena *arena, const char *path);
 
 /* `text` with the values of the items replaced; the items must be there. */
-char *load_replace(struct arena *arena, const char *text, const struct load_changes *changes);
+char *load_replace(struct arena *arena, const char *text,
+                   const struct load_changes *changes);
 
 /* Checks a text.  False after printing its diagnostics to standard error. */
 bool load_spec_text(struct arena *arena, const char *name, const char *text,

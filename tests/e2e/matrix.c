@@ -1,9 +1,10 @@
 /* Every spec on a machine: types × sizes × memory orders × seeds against the
  * reference.
  *
- * Work is done in two rounds on all threads: first every (spec, type, target) is
- * compiled once, then every (spec, size) is one job that makes its data and the
- * reference once and runs all compiled forms on it.  The largest sizes come first.
+ * Work is done in two rounds on all threads: first every (spec, type, target)
+ * is compiled once, then every (spec, size) is one job that makes its data and
+ * the reference once and runs all compiled forms on it.  The largest sizes come
+ * first.
  */
 #include <string.h>
 
@@ -49,30 +50,33 @@ static void compile_form(void *context, int64_t index) {
     struct loaded *loaded = &subject->loaded[form];
     subject->arenas[form] = arena_create();
     subject->errors[form] = "the spec does not check";
-    if (load_spec(subject->arenas[form], matrix->options->specs_dir, subject->pattern->name,
-                  &changes, loaded))
+    if (load_spec(subject->arenas[form], matrix->options->specs_dir,
+                  subject->pattern->name, &changes, loaded))
         subject->errors[form] = executor_create(loaded, matrix->machine,
                                                 matrix->targets[form / DTYPES],
                                                 &subject->executors[form]);
     if (!subject->errors[form])
         return;
-    struct result result = {.suite = matrix->suite, .name = subject->label,
-                            .variant = arena_printf(subject->arenas[form], "compile %s",
-                                                    changes.dtype),
-                            .message = subject->errors[form]};
+    struct result result = {
+        .suite = matrix->suite,
+        .name = subject->label,
+        .variant =
+            arena_printf(subject->arenas[form], "compile %s", changes.dtype),
+        .message = subject->errors[form]};
     report_add(matrix->report, &result);
 }
 
 /* ---- Second round: run --------------------------------------------------- */
 
 /* Runs one form on a call in one memory order. */
-static void run_form(struct matrix *matrix, const struct subject *subject, int form,
-                     struct call *call, const struct ref_result *reference,
+static void run_form(struct matrix *matrix, const struct subject *subject,
+                     int form, struct call *call,
+                     const struct ref_result *reference,
                      enum call_layout layout, uint64_t seed) {
     const struct executor *executor = &subject->executors[form];
     struct result result = {.suite = matrix->suite, .name = subject->label};
-    result.variant = arena_printf(call->arena, "%s %s %s seed %llu", executor->target,
-                                  dtype_names[form % DTYPES],
+    result.variant = arena_printf(call->arena, "%s %s %s seed %llu",
+                                  executor->target, dtype_names[form % DTYPES],
                                   layout == CALL_BSHD ? "BSHD" : "BHSD",
                                   (unsigned long long)seed);
     call_encode(call, dtypes[form % DTYPES], layout);
@@ -80,31 +84,37 @@ static void run_form(struct matrix *matrix, const struct subject *subject, int f
     report_add(matrix->report, &result);
 }
 
-/* Which memory orders and types a size is run in: on the emulator one of each in
- * turn, on the GPU all but for the largest sizes. */
-static bool is_chosen(const struct matrix *matrix, int64_t index, int form, int layout) {
+/* Which memory orders and types a size is run in: on the emulator one of each
+ * in turn, on the GPU all but for the largest sizes. */
+static bool is_chosen(const struct matrix *matrix, int64_t index, int form,
+                      int layout) {
     const struct e2e_sizes *sizes = &matrix->sizes[index % matrix->size_count];
     int dtype = form % DTYPES;
     if (matrix->machine == MACHINE_EMULATOR)
         return dtype == index % 2 && layout == index / 2 % 2;
-    return sizes->n[SIZE_Q_LEN] * sizes->n[SIZE_KV_LEN] < 4 << 20 || dtype == layout;
+    return sizes->n[SIZE_Q_LEN] * sizes->n[SIZE_KV_LEN] < 4 << 20 ||
+           dtype == layout;
 }
 
-static void run_call(struct matrix *matrix, const struct subject *subject, int64_t index,
-                     struct call *call) {
+static void run_call(struct matrix *matrix, const struct subject *subject,
+                     int64_t index, struct call *call) {
     const struct ref_result reference = e2e_reference(call, 1);
-    int seeds = matrix->machine == MACHINE_EMULATOR ? matrix->options->seeds : 1;
+    int seeds =
+        matrix->machine == MACHINE_EMULATOR ? matrix->options->seeds : 1;
     for (int form = 0; form < DTYPES * matrix->target_count; form++)
         for (int layout = 0; layout < 2 && !subject->errors[form]; layout++)
-            for (int seed = 0; seed < seeds && is_chosen(matrix, index, form, layout); seed++)
-                run_form(matrix, subject, form, call, &reference, (enum call_layout)layout,
+            for (int seed = 0;
+                 seed < seeds && is_chosen(matrix, index, form, layout); seed++)
+                run_form(matrix, subject, form, call, &reference,
+                         (enum call_layout)layout,
                          matrix->options->seed + (uint64_t)seed);
 }
 
 static void run_size(void *context, int64_t index) {
     struct matrix *matrix = context;
     /* Sizes outermost: the largest calls of all specs start first. */
-    const struct subject *subject = &matrix->subjects[index % matrix->subject_count];
+    const struct subject *subject =
+        &matrix->subjects[index % matrix->subject_count];
     int64_t place = index / matrix->subject_count;
     struct e2e_sizes sizes = matrix->sizes[place];
     struct rng rng = {matrix->options->seed * 1000003 + (uint64_t)index};
@@ -112,12 +122,13 @@ static void run_size(void *context, int64_t index) {
         !e2e_fit_sizes(subject->pattern, subject->loaded[0].attention, &sizes))
         return;
     struct arena *arena = arena_create();
-    struct call *call = e2e_call(arena, subject->pattern, subject->loaded[0].attention, &sizes,
-                                 &rng);
+    struct call *call = e2e_call(arena, subject->pattern,
+                                 subject->loaded[0].attention, &sizes, &rng);
     if (sizes.n[SIZE_Q_LEN] * sizes.n[SIZE_KV_LEN] < 1 << 20)
         call_restride(call, &rng);
     /* A different type and memory order for each spec at one size. */
-    run_call(matrix, subject, place + index % matrix->subject_count * matrix->size_count, call);
+    run_call(matrix, subject,
+             place + index % matrix->subject_count * matrix->size_count, call);
     arena_destroy(arena);
 }
 
@@ -127,10 +138,13 @@ static void matrix_run(struct matrix *matrix) {
         matrix->size_count = 1;
     }
     int threads = matrix->options->threads;
-    void (*enter)(void) = matrix->machine == MACHINE_GPU ? executor_gpu_enter : NULL;
+    void (*enter)(void) =
+        matrix->machine == MACHINE_GPU ? executor_gpu_enter : NULL;
     int forms = DTYPES * matrix->target_count;
-    e2e_parallel(matrix->subject_count * forms, threads, enter, compile_form, matrix);
-    e2e_parallel(matrix->subject_count * matrix->size_count, threads, enter, run_size, matrix);
+    e2e_parallel(matrix->subject_count * forms, threads, enter, compile_form,
+                 matrix);
+    e2e_parallel(matrix->subject_count * matrix->size_count, threads, enter,
+                 run_size, matrix);
     for (int64_t i = 0; i < matrix->subject_count; i++)
         for (int form = 0; form < forms; form++) {
             if (!matrix->subjects[i].errors[form])
@@ -154,21 +168,25 @@ static void add_patterns(struct arena *arena, struct matrix *matrix) {
                 (struct subject){.pattern = pattern, .label = pattern->name};
 }
 
-/* `causal` with every head dimension: steps of `step` up to 256, then pairs of two
- * different ones. */
-static void add_head_dims(struct arena *arena, struct matrix *matrix, int step) {
-    static const char *const pairs[] = {"192, 128", "128, 64", "64, 128", "24, 40",
-                                        "256, 64",  "16, 256", "72, 80",  "8, 8"};
+/* `causal` with every head dimension: steps of `step` up to 256, then pairs of
+ * two different ones. */
+static void add_head_dims(struct arena *arena, struct matrix *matrix,
+                          int step) {
+    static const char *const pairs[] = {"192, 128", "128, 64", "64, 128",
+                                        "24, 40",   "256, 64", "16, 256",
+                                        "72, 80",   "8, 8"};
     enum { PAIRS = sizeof pairs / sizeof *pairs };
     const struct pattern *pattern = pattern_find("causal");
     int64_t steps = 256 / step;
-    matrix->subjects = ARENA_NEW_ARRAY(arena, struct subject, (size_t)steps + PAIRS);
+    matrix->subjects =
+        ARENA_NEW_ARRAY(arena, struct subject, (size_t)steps + PAIRS);
     matrix->subject_count = steps + PAIRS;
     for (int64_t i = 0; i < matrix->subject_count; i++) {
         struct subject *subject = &matrix->subjects[i];
         subject->pattern = pattern;
-        subject->head_dim = i < steps ? arena_printf(arena, "%d", (int)(i + 1) * step)
-                                      : pairs[i - steps];
+        subject->head_dim = i < steps
+                                ? arena_printf(arena, "%d", (int)(i + 1) * step)
+                                : pairs[i - steps];
         subject->label = arena_printf(arena, "head_dim %s", subject->head_dim);
     }
 }
@@ -184,8 +202,11 @@ static const struct e2e_sizes emulator_head_dim_sizes[] = {{{1, 2, 1, 37, 70}}};
 
 void suite_emulator(const struct e2e_options *options, struct report *report) {
     struct arena *arena = arena_create();
-    struct matrix matrix = {.options = options, .report = report, .suite = "emulator",
-                            .machine = MACHINE_EMULATOR, .sizes = emulator_sizes,
+    struct matrix matrix = {.options = options,
+                            .report = report,
+                            .suite = "emulator",
+                            .machine = MACHINE_EMULATOR,
+                            .sizes = emulator_sizes,
                             .size_count = COUNT(emulator_sizes)};
     matrix.target_count = e2e_targets(options, matrix.targets);
     if (options->small) {
@@ -211,17 +232,24 @@ static const struct e2e_sizes gpu_sizes[] = {
 };
 
 static const struct e2e_sizes gpu_small_sizes[] = {
-    {{1, 2, 1, 300, 515}}, {{1, 2, 2, 129, 100}}, {{1, 1, 1, 1, 17}},
+    {{1, 2, 1, 300, 515}},
+    {{1, 2, 2, 129, 100}},
+    {{1, 1, 1, 1, 17}},
 };
 
 static const struct e2e_sizes gpu_head_dim_sizes[] = {
-    {{2, 4, 2, 515, 515}}, {{1, 2, 1, 130, 333}}, {{1, 2, 2, 17, 17}},
+    {{2, 4, 2, 515, 515}},
+    {{1, 2, 1, 130, 333}},
+    {{1, 2, 2, 17, 17}},
 };
 
 void suite_gpu(const struct e2e_options *options, struct report *report) {
     struct arena *arena = arena_create();
-    struct matrix matrix = {.options = options, .report = report, .suite = "gpu",
-                            .machine = MACHINE_GPU, .sizes = gpu_sizes,
+    struct matrix matrix = {.options = options,
+                            .report = report,
+                            .suite = "gpu",
+                            .machine = MACHINE_GPU,
+                            .sizes = gpu_sizes,
                             .size_count = COUNT(gpu_sizes)};
     matrix.targets[matrix.target_count++] = options->target;
     if (options->small) {

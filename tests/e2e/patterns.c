@@ -4,8 +4,8 @@
 #include <string.h>
 
 const struct pattern *pattern_get(size_t index) {
-    static const struct pattern *const tables[] = {patterns_formula, patterns_table,
-                                                   patterns_score};
+    static const struct pattern *const tables[] = {
+        patterns_formula, patterns_table, patterns_score};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const struct pattern *p = tables[t]; p->name; p++)
             if (index-- == 0)

@@ -20,11 +20,11 @@ enum {
 };
 
 struct pattern {
-    const char *name;     /* specs/NAME.attn; the attention is called NAME too */
-    unsigned flags;       /* PATTERN_… */
-    double scale;         /* of q.k; 0: 1 / sqrt(head_dim) */
-    /* Parameters and captured tensors; the call has its sizes already, call_allocate
-     * is the setup's to call between the two.  NULL: neither. */
+    const char *name; /* specs/NAME.attn; the attention is called NAME too */
+    unsigned flags;   /* PATTERN_… */
+    double scale;     /* of q.k; 0: 1 / sqrt(head_dim) */
+    /* Parameters and captured tensors; the call has its sizes already,
+     * call_allocate is the setup's to call between the two.  NULL: neither. */
     void (*setup)(struct call *call, struct rng *rng);
     /* True if the pair attends; NULL: always. */
     bool (*mask)(const struct call *call, const struct pair *pair);
@@ -33,9 +33,10 @@ struct pattern {
 };
 
 /* The tables, each ended by an entry without name. */
-extern const struct pattern patterns_formula[]; /* masks by sizes and parameters */
-extern const struct pattern patterns_table[];   /* masks by captured tensors */
-extern const struct pattern patterns_score[];   /* changes of the score */
+extern const struct pattern
+    patterns_formula[]; /* masks by sizes and parameters */
+extern const struct pattern patterns_table[]; /* masks by captured tensors */
+extern const struct pattern patterns_score[]; /* changes of the score */
 
 /* Pattern number `index` over all tables, NULL behind the last. */
 const struct pattern *pattern_get(size_t index);

@@ -28,7 +28,8 @@ static void dilated_window_setup(struct call *call, struct rng *rng) {
 
 static bool dilated_window(const struct call *call, const struct pair *pair) {
     int64_t distance = llabs(Q - KV);
-    return distance <= call_param_i32(call, 0) && distance % call_param_i32(call, 1) == 0;
+    return distance <= call_param_i32(call, 0) &&
+           distance % call_param_i32(call, 1) == 0;
 }
 
 static bool dilated_causal(const struct call *call, const struct pair *pair) {
@@ -73,23 +74,27 @@ static void sink_window_setup(struct call *call, struct rng *rng) {
 }
 
 static bool sink_window(const struct call *call, const struct pair *pair) {
-    bool sink = KV < call_param_i32(call, 0), near = KV > Q - call_param_i32(call, 1);
+    bool sink =
+        KV<call_param_i32(call, 0), near = KV> Q - call_param_i32(call, 1);
     return KV <= Q && (sink || near);
 }
 
-/* A canvas that is not square and holds all positions; odd kernels inside it. */
+/* A canvas that is not square and holds all positions; odd kernels
+ * inside it. */
 static void canvas_setup(struct call *call, struct rng *rng) {
     int64_t length = Q_LEN > KV_LEN ? Q_LEN : KV_LEN;
     int32_t width = pattern_count(rng, length < 40 ? length : 40);
     int32_t height = (int32_t)((length + width - 1) / width);
     call_set_i32(call, "height", height);
     call_set_i32(call, "width", width);
-    call_set_i32(call, "kernel_h", 2 * (pattern_count(rng, (height + 1) / 2) - 1) + 1);
-    call_set_i32(call, "kernel_w", 2 * (pattern_count(rng, (width + 1) / 2) - 1) + 1);
+    call_set_i32(call, "kernel_h",
+                 2 * (pattern_count(rng, (height + 1) / 2) - 1) + 1);
+    call_set_i32(call, "kernel_w",
+                 2 * (pattern_count(rng, (width + 1) / 2) - 1) + 1);
 }
 
-/* First of the `kernel` rows (or columns) that position x sees on an axis: centred on
- * x, moved inside the canvas. */
+/* First of the `kernel` rows (or columns) that position x sees on an axis:
+ * centred on x, moved inside the canvas. */
 static int64_t neighbourhood_begin(int64_t x, int64_t extent, int64_t kernel) {
     int64_t begin = x - (kernel - 1) / 2;
     if (begin + kernel > extent)
@@ -99,7 +104,8 @@ static int64_t neighbourhood_begin(int64_t x, int64_t extent, int64_t kernel) {
 
 static bool neighbourhood_2d(const struct call *call, const struct pair *pair) {
     int64_t height = call_param_i32(call, 0), width = call_param_i32(call, 1);
-    int64_t kernel_h = call_param_i32(call, 2), kernel_w = call_param_i32(call, 3);
+    int64_t kernel_h = call_param_i32(call, 2),
+            kernel_w = call_param_i32(call, 3);
     int64_t top = neighbourhood_begin(Q / width, height, kernel_h);
     int64_t left = neighbourhood_begin(Q % width, width, kernel_w);
     int64_t y = KV / width, x = KV % width;
@@ -127,13 +133,19 @@ const struct pattern patterns_formula[] = {
     {.name = "mla_prefill", .mask = causal_bottom_right},
     {.name = "sliding_window", .setup = window_setup, .mask = sliding_window},
     {.name = "local_symmetric", .setup = radius_setup, .mask = local_symmetric},
-    {.name = "dilated_window", .setup = dilated_window_setup, .mask = dilated_window},
+    {.name = "dilated_window",
+     .setup = dilated_window_setup,
+     .mask = dilated_window},
     {.name = "dilated_causal", .mask = dilated_causal},
     {.name = "strided_sparse", .setup = stride_setup, .mask = strided_sparse},
     {.name = "chunked_causal", .setup = chunk_setup, .mask = chunked_causal},
     {.name = "block_causal", .setup = block_setup, .mask = block_causal},
     {.name = "sink_window", .setup = sink_window_setup, .mask = sink_window},
-    {.name = "neighbourhood_2d", .setup = canvas_setup, .mask = neighbourhood_2d},
-    {.name = "block_diffusion", .setup = block_diffusion_setup, .mask = block_diffusion},
+    {.name = "neighbourhood_2d",
+     .setup = canvas_setup,
+     .mask = neighbourhood_2d},
+    {.name = "block_diffusion",
+     .setup = block_diffusion_setup,
+     .mask = block_diffusion},
     {.name = NULL},
 };

@@ -11,19 +11,23 @@ static void floats_setup(struct call *call, struct rng *rng) {
     call_fill_floats(call, rng);
 }
 
-static double alibi(const struct call *call, const struct pair *pair, double s) {
-    double slope = pow(2, -8.0 * (double)(H + 1) / (double)call->sizes[SIZE_HEADS]);
+static double alibi(const struct call *call, const struct pair *pair,
+                    double s) {
+    double slope =
+        pow(2, -8.0 * (double)(H + 1) / (double)call->sizes[SIZE_HEADS]);
     return s - slope * (double)(Q - KV);
 }
 
-static double alibi_slopes(const struct call *call, const struct pair *pair, double s) {
+static double alibi_slopes(const struct call *call, const struct pair *pair,
+                           double s) {
     double distance = (double)llabs((KV_LEN - KV) - (Q_LEN - Q));
     return s - call_float(call, 0, B, H, 0, 0) * distance;
 }
 
-/* T5's formula; the buckets' borders are at distances 8 * 16^(k/8), and the double
- * logarithm of a border may fall a hair short of the whole number. */
-static double t5_bias(const struct call *call, const struct pair *pair, double s) {
+/* T5's formula; the buckets' borders are at distances 8 * 16^(k/8), and the
+ * double logarithm of a border may fall a hair short of the whole number. */
+static double t5_bias(const struct call *call, const struct pair *pair,
+                      double s) {
     int64_t n = llabs(KV - Q), bucket = n;
     if (n >= 8) {
         bucket = 8 + (int64_t)floor(8 * log((double)n / 8) / log(16) + 1e-9);
@@ -32,7 +36,8 @@ static double t5_bias(const struct call *call, const struct pair *pair, double s
     return s + call_float(call, 0, KV > Q ? 16 + bucket : bucket, H, 0, 0);
 }
 
-static double relative_bias(const struct call *call, const struct pair *pair, double s) {
+static double relative_bias(const struct call *call, const struct pair *pair,
+                            double s) {
     int64_t from_furthest = (KV_LEN - 1 - KV) + Q;
     return s + call_float(call, 0, H, from_furthest, 0, 0);
 }
@@ -45,19 +50,25 @@ static void relative_bias_2d_setup(struct call *call, struct rng *rng) {
     floats_setup(call, rng);
 }
 
-static double relative_bias_2d(const struct call *call, const struct pair *pair, double s) {
+static double relative_bias_2d(const struct call *call, const struct pair *pair,
+                               double s) {
     int64_t height = call_param_i32(call, 0), width = call_param_i32(call, 1);
-    int64_t rows_up = Q / width - KV / width, columns_left = Q % width - KV % width;
-    return s + call_float(call, 0, H, height - 1 + rows_up, width - 1 + columns_left, 0);
+    int64_t rows_up = Q / width - KV / width,
+            columns_left = Q % width - KV % width;
+    return s + call_float(call, 0, H, height - 1 + rows_up,
+                          width - 1 + columns_left, 0);
 }
 
-static double pair_bias(const struct call *call, const struct pair *pair, double s) {
+static double pair_bias(const struct call *call, const struct pair *pair,
+                        double s) {
     return s + call_float(call, 0, B, H, Q, KV);
 }
 
-/* All the ways in which people write "does not attend"; the first key always does. */
+/* All the ways in which people write "does not attend"; the first key always
+ * does. */
 static void additive_mask_setup(struct call *call, struct rng *rng) {
-    static const float very_low[] = {-1e4f, -65504.0f, -1e9f, -3.4028235e38f, -INFINITY};
+    static const float very_low[] = {-1e4f, -65504.0f, -1e9f, -3.4028235e38f,
+                                     -INFINITY};
     call_allocate(call);
     struct call_tensor *bias = call_tensor(call, "bias", SCALAR_F32);
     float *data = bias->data;
@@ -66,7 +77,8 @@ static void additive_mask_setup(struct call *call, struct rng *rng) {
             data[i] = very_low[rng_range(rng, 0, 4)];
 }
 
-static double additive_mask(const struct call *call, const struct pair *pair, double s) {
+static double additive_mask(const struct call *call, const struct pair *pair,
+                            double s) {
     return s + call_float(call, 0, B, Q, KV, 0);
 }
 
@@ -74,7 +86,8 @@ static void softcap_setup(struct call *call, struct rng *rng) {
     call_set_f32(call, "cap", (float)(0.5 + 4 * rng_unit(rng)));
 }
 
-static double softcap(const struct call *call, const struct pair *pair, double s) {
+static double softcap(const struct call *call, const struct pair *pair,
+                      double s) {
     (void)pair;
     double cap = (double)call_param_f32(call, 0);
     return cap * tanh(s / cap);
@@ -92,16 +105,20 @@ static void forget_gate_setup(struct call *call, struct rng *rng) {
     }
 }
 
-static double forget_gate(const struct call *call, const struct pair *pair, double s) {
+static double forget_gate(const struct call *call, const struct pair *pair,
+                          double s) {
     int64_t position = KV_LEN - (Q_LEN - Q);
-    return s + call_float(call, 0, B, H, position, 0) - call_float(call, 0, B, H, KV, 0);
+    return s + call_float(call, 0, B, H, position, 0) -
+           call_float(call, 0, B, H, KV, 0);
 }
 
-static double key_gate(const struct call *call, const struct pair *pair, double s) {
+static double key_gate(const struct call *call, const struct pair *pair,
+                       double s) {
     return s - log1p(exp(-call_float(call, 0, B, pair->h_kv, KV, 0)));
 }
 
-static double cosine(const struct call *call, const struct pair *pair, double s) {
+static double cosine(const struct call *call, const struct pair *pair,
+                     double s) {
     return s * call_float(call, 0, H, 0, 0, 0);
 }
 
@@ -114,7 +131,8 @@ static bool gemma2_mask(const struct call *call, const struct pair *pair) {
     return KV <= Q && KV > Q - call_param_i32(call, 0);
 }
 
-static double gemma2_score(const struct call *call, const struct pair *pair, double s) {
+static double gemma2_score(const struct call *call, const struct pair *pair,
+                           double s) {
     (void)pair;
     double cap = (double)call_param_f32(call, 1);
     return cap * tanh(s / cap);
@@ -125,14 +143,29 @@ const struct pattern patterns_score[] = {
     {.name = "alibi_slopes", .setup = floats_setup, .score = alibi_slopes},
     {.name = "t5_bias", .scale = 1, .setup = floats_setup, .score = t5_bias},
     {.name = "relative_bias", .setup = floats_setup, .score = relative_bias},
-    {.name = "relative_bias_2d", .setup = relative_bias_2d_setup, .score = relative_bias_2d},
+    {.name = "relative_bias_2d",
+     .setup = relative_bias_2d_setup,
+     .score = relative_bias_2d},
     {.name = "pair_bias", .setup = floats_setup, .score = pair_bias},
-    {.name = "additive_mask", .setup = additive_mask_setup, .score = additive_mask},
-    {.name = "softcap", .setup = softcap_setup, .mask = causal, .score = softcap},
-    {.name = "forget_gate", .setup = forget_gate_setup, .mask = causal_bottom_right,
+    {.name = "additive_mask",
+     .setup = additive_mask_setup,
+     .score = additive_mask},
+    {.name = "softcap",
+     .setup = softcap_setup,
+     .mask = causal,
+     .score = softcap},
+    {.name = "forget_gate",
+     .setup = forget_gate_setup,
+     .mask = causal_bottom_right,
      .score = forget_gate},
-    {.name = "key_gate", .setup = floats_setup, .mask = causal, .score = key_gate},
+    {.name = "key_gate",
+     .setup = floats_setup,
+     .mask = causal,
+     .score = key_gate},
     {.name = "cosine", .scale = 1, .setup = floats_setup, .score = cosine},
-    {.name = "gemma2_local", .setup = gemma2_setup, .mask = gemma2_mask, .score = gemma2_score},
+    {.name = "gemma2_local",
+     .setup = gemma2_setup,
+     .mask = gemma2_mask,
+     .score = gemma2_score},
     {.name = NULL},
 };

@@ -5,15 +5,16 @@
 
 /* ---- Data ---------------------------------------------------------------- */
 
-static int32_t *i32_data(struct call *call, const char *name, int64_t *out_count) {
+static int32_t *i32_data(struct call *call, const char *name,
+                         int64_t *out_count) {
     struct call_tensor *tensor = call_tensor(call, name, SCALAR_I32);
     *out_count = call_tensor_count(tensor);
     return tensor->data;
 }
 
 /* Whole numbers of [low, high] everywhere. */
-static void fill_i32(struct call *call, const char *name, struct rng *rng, int64_t low,
-                     int64_t high) {
+static void fill_i32(struct call *call, const char *name, struct rng *rng,
+                     int64_t low, int64_t high) {
     int64_t count;
     int32_t *data = i32_data(call, name, &count);
     for (int64_t i = 0; i < count; i++)
@@ -21,17 +22,19 @@ static void fill_i32(struct call *call, const char *name, struct rng *rng, int64
 }
 
 /* True in `percent` of the places; any non-zero byte is true. */
-static void fill_bool(struct call *call, const char *name, struct rng *rng, int percent) {
+static void fill_bool(struct call *call, const char *name, struct rng *rng,
+                      int percent) {
     struct call_tensor *tensor = call_tensor(call, name, SCALAR_BOOL);
     uint8_t *data = tensor->data;
     for (int64_t i = 0, count = call_tensor_count(tensor); i < count; i++)
-        data[i] = rng_chance(rng, percent) ? (uint8_t)rng_range(rng, 1, 255) : 0;
+        data[i] =
+            rng_chance(rng, percent) ? (uint8_t)rng_range(rng, 1, 255) : 0;
 }
 
-/* Runs of equal numbers that rise by one, from `first`: about `runs` in a row of
- * `length` elements. */
-static void fill_runs(struct call *call, const char *name, struct rng *rng, int64_t length,
-                      int64_t runs, int32_t first) {
+/* Runs of equal numbers that rise by one, from `first`: about `runs` in a row
+ * of `length` elements. */
+static void fill_runs(struct call *call, const char *name, struct rng *rng,
+                      int64_t length, int64_t runs, int32_t first) {
     int64_t count;
     int32_t *data = i32_data(call, name, &count);
     for (int64_t i = 0; i < count; i++) {
@@ -80,7 +83,8 @@ static void document_unsorted_setup(struct call *call, struct rng *rng) {
     fill_i32(call, "kv_doc", rng, -1, 4);
 }
 
-static bool document_unsorted(const struct call *call, const struct pair *pair) {
+static bool document_unsorted(const struct call *call,
+                              const struct pair *pair) {
     return call_i32(call, 0, B, Q, 0) == call_i32(call, 1, B, KV, 0);
 }
 
@@ -105,12 +109,15 @@ static bool document_offsets(const struct call *call, const struct pair *pair) {
 }
 
 /* Lengths of which some are 0 and some are all. */
-static void fill_lengths(struct call *call, const char *name, struct rng *rng, int64_t length) {
+static void fill_lengths(struct call *call, const char *name, struct rng *rng,
+                         int64_t length) {
     int64_t count;
     int32_t *lengths = i32_data(call, name, &count);
     for (int64_t i = 0; i < count; i++) {
         int kind = (int)rng_range(rng, 0, 4);
-        lengths[i] = (int32_t)(kind == 0 ? 0 : kind == 1 ? length : rng_range(rng, 1, length));
+        lengths[i] = (int32_t)(kind == 0   ? 0
+                               : kind == 1 ? length
+                                           : rng_range(rng, 1, length));
     }
 }
 
@@ -187,13 +194,16 @@ static void bigbird_setup(struct call *call, struct rng *rng) {
 static bool bigbird(const struct call *call, const struct pair *pair) {
     int64_t row = Q >> 6, column = KV >> 6, globals = call_param_i32(call, 0);
     bool window = row - 1 <= column && column <= row + 1;
-    return window || row < globals || column < globals || call_bool(call, 0, H, row, column);
+    return window || row < globals || column < globals ||
+           call_bool(call, 0, H, row, column);
 }
 
 /* Random trees over `nodes` draft tokens: parents[i] < i, or -1 for a root. */
 static void random_parents(struct rng *rng, int64_t nodes, int64_t *parents) {
     for (int64_t i = 0; i < nodes; i++)
-        parents[i] = i == 0 || rng_chance(rng, 10) ? -1 : rng_range(rng, i > 8 ? i - 8 : 0, i - 1);
+        parents[i] = i == 0 || rng_chance(rng, 10)
+                         ? -1
+                         : rng_range(rng, i > 8 ? i - 8 : 0, i - 1);
 }
 
 static void tree_setup(struct call *call, struct rng *rng) {
@@ -270,7 +280,8 @@ static void image_setup(struct call *call, struct rng *rng) {
         image[i] = image[i] % 2 ? image[i] / 2 : -1;
 }
 
-static bool image_bidirectional(const struct call *call, const struct pair *pair) {
+static bool image_bidirectional(const struct call *call,
+                                const struct pair *pair) {
     int32_t image = call_i32(call, 0, B, Q, 0);
     return KV <= Q || (image != -1 && call_i32(call, 0, B, KV, 0) == image);
 }
@@ -288,7 +299,8 @@ static bool shared_prefix(const struct call *call, const struct pair *pair) {
 }
 
 /* Zigzag: the rank's positions are two chunks, one from each end. */
-static void fill_zigzag(struct call *call, const char *name, int64_t rank, int64_t ranks) {
+static void fill_zigzag(struct call *call, const char *name, int64_t rank,
+                        int64_t ranks) {
     int64_t count;
     int32_t *position = i32_data(call, name, &count);
     int64_t chunk = (count + 1) / 2;
@@ -311,15 +323,26 @@ static bool ring_causal(const struct call *call, const struct pair *pair) {
 
 const struct pattern patterns_table[] = {
     {.name = "prefix_lm", .setup = prefix_setup, .mask = prefix_lm},
-    {.name = "document", .flags = PATTERN_SHARED, .setup = document_setup, .mask = document},
-    {.name = "document_window", .flags = PATTERN_SHARED, .setup = document_window_setup,
+    {.name = "document",
+     .flags = PATTERN_SHARED,
+     .setup = document_setup,
+     .mask = document},
+    {.name = "document_window",
+     .flags = PATTERN_SHARED,
+     .setup = document_window_setup,
      .mask = document_window},
-    {.name = "document_unsorted", .setup = document_unsorted_setup, .mask = document_unsorted},
-    {.name = "document_offsets", .setup = document_offsets_setup, .mask = document_offsets},
+    {.name = "document_unsorted",
+     .setup = document_unsorted_setup,
+     .mask = document_unsorted},
+    {.name = "document_offsets",
+     .setup = document_offsets_setup,
+     .mask = document_offsets},
     {.name = "padding", .setup = padding_setup, .mask = padding},
     {.name = "padding_both", .setup = padding_both_setup, .mask = padding_both},
     {.name = "jagged", .setup = jagged_setup, .mask = jagged},
-    {.name = "global_window", .flags = PATTERN_SHARED, .setup = global_window_setup,
+    {.name = "global_window",
+     .flags = PATTERN_SHARED,
+     .setup = global_window_setup,
      .mask = global_window},
     {.name = "block_sparse", .setup = block_sparse_setup, .mask = block_sparse},
     {.name = "bigbird", .setup = bigbird_setup, .mask = bigbird},
@@ -327,9 +350,13 @@ const struct pattern patterns_table[] = {
     {.name = "tree_bitmask", .setup = tree_bitmask_setup, .mask = tree_bitmask},
     {.name = "adjacency", .setup = adjacency_setup, .mask = adjacency},
     {.name = "ranges", .setup = ranges_setup, .mask = ranges},
-    {.name = "image_bidirectional", .flags = PATTERN_SHARED, .setup = image_setup,
+    {.name = "image_bidirectional",
+     .flags = PATTERN_SHARED,
+     .setup = image_setup,
      .mask = image_bidirectional},
-    {.name = "shared_prefix", .flags = PATTERN_SHARED, .setup = shared_prefix_setup,
+    {.name = "shared_prefix",
+     .flags = PATTERN_SHARED,
+     .setup = shared_prefix_setup,
      .mask = shared_prefix},
     {.name = "ring_causal", .setup = ring_setup, .mask = ring_causal},
     {.name = NULL},

@@ -1,12 +1,13 @@
-/* The pictures in the specs' comments against the predicates, and the form of the
- * files: no warnings, canonical layout.
+/* The pictures in the specs' comments against the predicates, and the form of
+ * the files: no warnings, canonical layout.
  *
  *     // Picture: q_len 4; kv_len 8; window 3; doc 0 0 1 1 1 2 2 2
  *     //     # . . . . . . .
  *
  * The first line gives sizes, integer parameters and the elements of captured
- * tensors; then one line per query, '#' where it attends to the key, '.' where not.
- * Batch, head and KV head are 1.  So no picture can show what the spec does not do.
+ * tensors; then one line per query, '#' where it attends to the key, '.' where
+ * not. Batch, head and KV head are 1.  So no picture can show what the spec
+ * does not do.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -41,7 +42,8 @@ static const char *read_setting(const char *at, struct setting *out) {
     return at + (*at == ';');
 }
 
-static void store_element(struct call_tensor *tensor, int64_t index, int64_t value) {
+static void store_element(struct call_tensor *tensor, int64_t index,
+                          int64_t value) {
     if (tensor->type == SCALAR_BOOL)
         ((uint8_t *)tensor->data)[index] = (uint8_t)value;
     else if (tensor->type == SCALAR_I32)
@@ -69,9 +71,10 @@ static bool fill_tensor(struct call *call, const struct setting *setting) {
     return false;
 }
 
-/* Applies the first line in three rounds: sizes, parameters, tensors.  NULL when it
- * names something unknown. */
-static struct call *picture_call(struct arena *arena, const struct attention *attention,
+/* Applies the first line in three rounds: sizes, parameters, tensors.  NULL
+ * when it names something unknown. */
+static struct call *picture_call(struct arena *arena,
+                                 const struct attention *attention,
                                  const char *line) {
     int64_t sizes[SIZE_COUNT] = {1, 1, 1, 0, 0};
     struct rng rng = {1};
@@ -79,7 +82,8 @@ static struct call *picture_call(struct arena *arena, const struct attention *at
     for (const char *at = line; *at && *at != '\n';) {
         at = read_setting(at, &setting);
         if (!strcmp(setting.name, "q_len") || !strcmp(setting.name, "kv_len"))
-            sizes[setting.name[0] == 'q' ? SIZE_Q_LEN : SIZE_KV_LEN] = setting.values[0];
+            sizes[setting.name[0] == 'q' ? SIZE_Q_LEN : SIZE_KV_LEN] =
+                setting.values[0];
     }
     if (sizes[SIZE_Q_LEN] < 1 || sizes[SIZE_KV_LEN] < 1)
         return NULL;
@@ -94,7 +98,8 @@ static struct call *picture_call(struct arena *arena, const struct attention *at
         return NULL;
     for (const char *at = line; *at && *at != '\n';) {
         at = read_setting(at, &setting);
-        bool known = !strcmp(setting.name, "q_len") || !strcmp(setting.name, "kv_len") ||
+        bool known = !strcmp(setting.name, "q_len") ||
+                     !strcmp(setting.name, "kv_len") ||
                      is_param(call, setting.name);
         if (!known && !fill_tensor(call, &setting))
             return NULL;
@@ -102,9 +107,10 @@ static struct call *picture_call(struct arena *arena, const struct attention *at
     return call;
 }
 
-/* Compares the rows that follow `line`; a text about the first difference, or NULL. */
-static const char *compare_picture(const struct pattern *pattern, const struct call *call,
-                                   const char *line) {
+/* Compares the rows that follow `line`; a text about the first difference, or
+ * NULL. */
+static const char *compare_picture(const struct pattern *pattern,
+                                   const struct call *call, const char *line) {
     struct pair pair = {0};
     for (pair.q = 0; pair.q < call->sizes[SIZE_Q_LEN]; pair.q++) {
         line = strchr(line, '\n');
@@ -112,26 +118,34 @@ static const char *compare_picture(const struct pattern *pattern, const struct c
             return "the picture has too few rows";
         line += 8;
         for (pair.kv = 0; pair.kv < call->sizes[SIZE_KV_LEN]; pair.kv++) {
-            char expected = !pattern->mask || pattern->mask(call, &pair) ? '#' : '.';
+            char expected =
+                !pattern->mask || pattern->mask(call, &pair) ? '#' : '.';
             if (line[2 * pair.kv] != expected)
-                return arena_printf(call->arena, "row %d column %d is '%c', expected '%c'",
-                                    (int)pair.q, (int)pair.kv, line[2 * pair.kv], expected);
-            if (pair.kv + 1 < call->sizes[SIZE_KV_LEN] && line[2 * pair.kv + 1] != ' ')
+                return arena_printf(
+                    call->arena, "row %d column %d is '%c', expected '%c'",
+                    (int)pair.q, (int)pair.kv, line[2 * pair.kv], expected);
+            if (pair.kv + 1 < call->sizes[SIZE_KV_LEN] &&
+                line[2 * pair.kv + 1] != ' ')
                 return "columns are not separated by one space";
         }
         if (line[2 * pair.kv - 1] != '\n')
             return "the picture has too many columns";
     }
     line = strchr(line, '\n');
-    return line && !strncmp(line, "\n//     ", 8) ? "the picture has too many rows" : NULL;
+    return line && !strncmp(line, "\n//     ", 8)
+               ? "the picture has too many rows"
+               : NULL;
 }
 
-static const char *check_picture(struct arena *arena, const struct e2e_options *options,
-                                 const struct pattern *pattern, int64_t *out_sizes) {
+static const char *check_picture(struct arena *arena,
+                                 const struct e2e_options *options,
+                                 const struct pattern *pattern,
+                                 int64_t *out_sizes) {
     static const struct load_changes as_written = {0};
     static const char mark[] = "// Picture: ";
     struct loaded loaded;
-    if (!load_spec(arena, options->specs_dir, pattern->name, &as_written, &loaded))
+    if (!load_spec(arena, options->specs_dir, pattern->name, &as_written,
+                   &loaded))
         return "the spec does not check";
     if (diag_warning_count(loaded.diags)) {
         diag_print(loaded.diags, false, stderr);
@@ -140,13 +154,15 @@ static const char *check_picture(struct arena *arena, const struct e2e_options *
     if (strcmp(loaded.attention->name, pattern->name))
         return "the attention is not called like the file";
     size_t length;
-    const char *canonical = format_source(arena, loaded.spec->file, loaded.diags, &length);
+    const char *canonical =
+        format_source(arena, loaded.spec->file, loaded.diags, &length);
     if (!canonical || strcmp(canonical, loaded.text))
         return "the spec is not in canonical layout: attnc fmt -i";
     const char *line = strstr(loaded.text, mark);
     if (!line) /* block tables are drawn in blocks */
         return strstr(loaded.text, "BLOCK") ? NULL : "the spec has no picture";
-    struct call *call = picture_call(arena, loaded.attention, line + sizeof mark - 1);
+    struct call *call =
+        picture_call(arena, loaded.attention, line + sizeof mark - 1);
     if (!call)
         return "the picture's first line does not fit the spec";
     memcpy(out_sizes, call->sizes, sizeof call->sizes);

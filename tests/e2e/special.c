@@ -1,8 +1,8 @@
 /* Awkward data, scores, parameters and sizes, each a small spec of its own.
  *
- * The reference says which rows are empty, NaN or beyond the range in which values
- * are promised; a case names the kinds that it must produce, so that it cannot
- * lose its point unnoticed.
+ * The reference says which rows are empty, NaN or beyond the range in which
+ * values are promised; a case names the kinds that it must produce, so that it
+ * cannot lose its point unnoticed.
  */
 #include <math.h>
 #include <string.h>
@@ -17,20 +17,22 @@ enum {
 
 struct special {
     const char *name;
-    const char *items;   /* of the attention, but for dtype, head_dim and group */
-    unsigned expect;     /* kinds of rows besides plain ones that must and may occur */
+    const char *items; /* of the attention, but for dtype, head_dim and group */
+    unsigned
+        expect; /* kinds of rows besides plain ones that must and may occur */
     struct e2e_sizes sizes; /* with `exact` only; else the usual ones */
     bool exact;
-    const char *head_dim;   /* NULL: 64 */
-    const char *group;      /* NULL: any */
+    const char *head_dim; /* NULL: 64 */
+    const char *group;    /* NULL: any */
     void (*setup)(struct call *call, struct rng *rng);
 };
 
 /* ---- Data ---------------------------------------------------------------- */
 
 /* Fills row `row` of a [.., length, dim] matrix in all heads. */
-static void fill_row(const struct call *call, float *matrix, enum size_name heads,
-                     enum size_name length, int64_t row, float value) {
+static void fill_row(const struct call *call, float *matrix,
+                     enum size_name heads, enum size_name length, int64_t row,
+                     float value) {
     int dim = call->attention->head_dim_qk;
     int64_t blocks = call->sizes[SIZE_BATCH] * call->sizes[heads];
     for (int64_t i = 0; i < blocks; i++)
@@ -42,7 +44,8 @@ static void fill_row(const struct call *call, float *matrix, enum size_name head
 static void poison_keys(struct call *call, struct rng *rng) {
     static const float values[] = {NAN, INFINITY, -INFINITY};
     for (int64_t kv = 3; kv < call->sizes[SIZE_KV_LEN]; kv += 7)
-        fill_row(call, call->k32, SIZE_KV_HEADS, SIZE_KV_LEN, kv, values[rng_range(rng, 0, 2)]);
+        fill_row(call, call->k32, SIZE_KV_HEADS, SIZE_KV_LEN, kv,
+                 values[rng_range(rng, 0, 2)]);
 }
 
 static void poison_queries(struct call *call, struct rng *rng) {
@@ -78,7 +81,8 @@ static void random_table(struct call *call, struct rng *rng) {
         data[i] = (int32_t)rng_range(rng, -3, 3);
 }
 
-/* A permutation-like index table `u` next to `t`: legal indices of t everywhere. */
+/* A permutation-like index table `u` next to `t`: legal indices of t
+ * everywhere. */
 static void nested_tables(struct call *call, struct rng *rng) {
     random_table(call, rng);
     struct call_tensor *index = call_tensor(call, "u", SCALAR_I32);
@@ -90,7 +94,8 @@ static void nested_tables(struct call *call, struct rng *rng) {
 /* ---- Cases --------------------------------------------------------------- */
 
 /* Name, items, kinds of rows to expect, further fields. */
-#define CASE(label, lines, ...) {.name = (label), .items = (lines), .expect = __VA_ARGS__}
+#define CASE(label, lines, ...) \
+    { .name = (label), .items = (lines), .expect = __VA_ARGS__ }
 #define SIZES(...) .exact = true, .sizes = {{__VA_ARGS__}}
 
 static const struct special specials[] = {
@@ -101,7 +106,8 @@ static const struct special specials[] = {
     CASE("rows of -inf", "score q % 2 == 0 ? -inf : s;", EXPECT_EMPTY),
     CASE("whole tiles of -inf", "score kv < 64 || kv >= 128 ? -inf : s;", 0),
     CASE("last tiles of -inf", "score kv >= 8 ? -inf : s;", 0),
-    CASE("masked and -inf", "mask kv <= q; score kv == q ? -inf : s;", EXPECT_EMPTY),
+    CASE("masked and -inf", "mask kv <= q; score kv == q ? -inf : s;",
+         EXPECT_EMPTY),
 
     /* Large negative numbers as masks. */
     CASE("add -1e4", "score kv <= q ? s : s - 1e4;", 0),
@@ -111,18 +117,25 @@ static const struct special specials[] = {
     CASE("set -1e9", "score kv <= q ? s : -1e9;", 0),
     CASE("set -FLT_MAX", "score kv <= q ? s : -3.4028235e38;", 0),
     CASE("rows of -1e9", "score q % 2 == 0 ? s - 1e9 : s;", EXPECT_EXTREME),
-    CASE("rows of -FLT_MAX", "score q % 2 == 0 ? -3.4028235e38 : s;", EXPECT_EXTREME),
+    CASE("rows of -FLT_MAX", "score q % 2 == 0 ? -3.4028235e38 : s;",
+         EXPECT_EXTREME),
 
     /* NaN and infinities. */
-    CASE("NaN and Inf in masked keys", "mask kv % 7 != 3;", 0, .setup = poison_keys),
+    CASE("NaN and Inf in masked keys", "mask kv % 7 != 3;", 0,
+         .setup = poison_keys),
     CASE("NaN in masked keys, causal", "mask kv <= q; mask kv % 7 != 3;", 0,
          .setup = poison_keys),
-    CASE("NaN in query rows", "mask kv <= q;", EXPECT_NAN, .setup = poison_queries),
-    CASE("Inf in a query", "mask kv <= q;", EXPECT_NAN, .setup = infinite_queries),
+    CASE("NaN in query rows", "mask kv <= q;", EXPECT_NAN,
+         .setup = poison_queries),
+    CASE("Inf in a query", "mask kv <= q;", EXPECT_NAN,
+         .setup = infinite_queries),
     CASE("NaN in V", "score s;", 0, .setup = poison_values),
-    CASE("NaN scores of masked pairs", "mask kv <= q; score s + log(f32(q - kv + 1));", 0),
-    CASE("+inf on a kept pair", "score kv == 7 && q == 9 ? inf : s;", EXPECT_NAN),
-    CASE("NaN on a kept pair", "score q == 5 && kv == 3 ? sqrt(f32(-1 - kv)) : s;", EXPECT_NAN),
+    CASE("NaN scores of masked pairs",
+         "mask kv <= q; score s + log(f32(q - kv + 1));", 0),
+    CASE("+inf on a kept pair", "score kv == 7 && q == 9 ? inf : s;",
+         EXPECT_NAN),
+    CASE("NaN on a kept pair",
+         "score q == 5 && kv == 3 ? sqrt(f32(-1 - kv)) : s;", EXPECT_NAN),
     CASE("+inf on a masked pair", "mask kv != 7; score kv == 7 ? inf : s;", 0),
 
     /* Ranges of scores. */
@@ -131,7 +144,8 @@ static const struct special specials[] = {
     CASE("negative scale", "scale -0.125; mask kv <= q;", 0),
     CASE("large negative scale", "scale -16.0;", 0),
     CASE("zero scale", "scale 0.0; mask kv <= q;", 0),
-    CASE("scale by parameter", "param t: f32 = -0.5; scale t; mask kv <= q;", 0),
+    CASE("scale by parameter", "param t: f32 = -0.5; scale t; mask kv <= q;",
+         0),
     CASE("zero scale by parameter", "param t: f32 = 0.0; scale t;", 0),
     CASE("growing with kv", "score s + 0.5 * f32(kv);", 0),
     CASE("falling with kv", "score s - 0.5 * f32(kv);", 0),
@@ -144,31 +158,47 @@ static const struct special specials[] = {
     CASE("large V", "mask kv <= q;", 0, .setup = large_values),
 
     /* Parameters and arithmetic at the ends of i32. */
-    CASE("window 2^31-1", "param w: i32 = 2147483647; mask kv <= q && q - kv < w;", 0),
-    CASE("window 2^31-1, added", "param w: i32 = 2147483647; mask kv < q + w;", EXPECT_EMPTY),
-    CASE("window 2^31-1, subtracted", "param w: i32 = 2147483647; mask kv > q - w;", 0),
-    CASE("window -2^31, subtracted", "param w: i32 = -2147483648; mask kv < q - w;", EXPECT_EMPTY),
-    CASE("radius 2^31-1", "param r: i32 = 2147483647; mask abs(q - kv) <= r;", 0),
-    CASE("radius -1", "param r: i32 = -1; mask abs(q - kv) <= r;", EXPECT_EMPTY),
-    CASE("abs of -2^31", "param m: i32 = -2147483648; mask abs(m + q) < kv;", EXPECT_EMPTY),
-    CASE("products that wrap", "mask (q * 1103515245 + 12345) % 7 != kv * 65539 % 7;", 0),
-    CASE("negative divisors", "mask (q - kv) / -3 <= 5 && (q - kv) % -4 != -1;", 0),
-    CASE("shifts", "mask ((kv >> 3) ^ (q >> 4)) % 3 != 1 && (1 << (kv & 31)) != 4;", 0),
-    CASE("both values of a bool", "param on: bool = true; mask !on || kv <= q;", 0),
-    CASE("floats in a mask", "mask f32(kv) * 1.5 <= f32(q) + 0.25 || kv % 5 == 0;", 0),
+    CASE("window 2^31-1",
+         "param w: i32 = 2147483647; mask kv <= q && q - kv < w;", 0),
+    CASE("window 2^31-1, added", "param w: i32 = 2147483647; mask kv < q + w;",
+         EXPECT_EMPTY),
+    CASE("window 2^31-1, subtracted",
+         "param w: i32 = 2147483647; mask kv > q - w;", 0),
+    CASE("window -2^31, subtracted",
+         "param w: i32 = -2147483648; mask kv < q - w;", EXPECT_EMPTY),
+    CASE("radius 2^31-1", "param r: i32 = 2147483647; mask abs(q - kv) <= r;",
+         0),
+    CASE("radius -1", "param r: i32 = -1; mask abs(q - kv) <= r;",
+         EXPECT_EMPTY),
+    CASE("abs of -2^31", "param m: i32 = -2147483648; mask abs(m + q) < kv;",
+         EXPECT_EMPTY),
+    CASE("products that wrap",
+         "mask (q * 1103515245 + 12345) % 7 != kv * 65539 % 7;", 0),
+    CASE("negative divisors", "mask (q - kv) / -3 <= 5 && (q - kv) % -4 != -1;",
+         0),
+    CASE("shifts",
+         "mask ((kv >> 3) ^ (q >> 4)) % 3 != 1 && (1 << (kv & 31)) != 4;", 0),
+    CASE("both values of a bool", "param on: bool = true; mask !on || kv <= q;",
+         0),
+    CASE("floats in a mask",
+         "mask f32(kv) * 1.5 <= f32(q) + 0.25 || kv % 5 == 0;", 0),
 
     /* Captured tensors. */
-    CASE("guarded reads", "tensor t: i32[kv_len]; mask kv + 5 < kv_len && t[kv + 5] > 0;", 0,
+    CASE("guarded reads",
+         "tensor t: i32[kv_len]; mask kv + 5 < kv_len && t[kv + 5] > 0;", 0,
          .setup = random_table),
-    CASE("reads of reads", "tensor t: i32[kv_len]; tensor u: i32[kv_len]; mask t[u[kv]] >= 0;", 0,
+    CASE("reads of reads",
+         "tensor t: i32[kv_len]; tensor u: i32[kv_len]; mask t[u[kv]] >= 0;", 0,
          .setup = nested_tables),
-    CASE("reads at the row", "tensor t: i32[q_len]; mask kv % 4 > t[q]; score s * f32(t[q]);",
+    CASE("reads at the row",
+         "tensor t: i32[q_len]; mask kv % 4 > t[q]; score s * f32(t[q]);",
          EXPECT_EMPTY, .setup = random_table),
 
     /* Heads. */
     CASE("mask by head, packed group", "mask kv % (h + 2) == 0 || kv == q;", 0,
          SIZES(2, 6, 2, 50, 70), .group = "3"),
-    CASE("score by head and KV head", "score s * (f32(h) + 1.0) / (f32(h_kv) + 2.0) + f32(b);", 0,
+    CASE("score by head and KV head",
+         "score s * (f32(h) + 1.0) / (f32(h_kv) + 2.0) + f32(b);", 0,
          SIZES(2, 8, 2, 33, 70), .group = "4"),
     CASE("group 7", "mask kv <= q;", 0, SIZES(1, 7, 1, 20, 40), .group = "7"),
 
@@ -196,31 +226,38 @@ struct special_run {
 };
 
 /* Kinds of rows in the reference's result as a set of EXPECT_… bits. */
-static unsigned row_kinds(const struct call *call, const struct ref_result *reference) {
+static unsigned row_kinds(const struct call *call,
+                          const struct ref_result *reference) {
     const int64_t *n = call->sizes;
     unsigned kinds = 0;
-    for (int64_t i = 0, rows = n[SIZE_BATCH] * n[SIZE_HEADS] * n[SIZE_Q_LEN]; i < rows; i++)
+    for (int64_t i = 0, rows = n[SIZE_BATCH] * n[SIZE_HEADS] * n[SIZE_Q_LEN];
+         i < rows; i++)
         kinds |= 1u << reference->row[i];
     return kinds & ~(1u << REF_ROW_PLAIN);
 }
 
-static const char *run_special(const struct special_run *run, const char *target,
+static const char *run_special(const struct special_run *run,
+                               const char *target,
                                const struct special *special, const char *dtype,
                                struct arena *arena, struct result *result) {
     const struct e2e_options *options = run->options;
     struct rng rng = {options->seed};
-    struct e2e_sizes sizes = special->exact ? special->sizes
-                                            : (struct e2e_sizes){{1, 2, 1, 100, 150}};
+    struct e2e_sizes sizes = special->exact
+                                 ? special->sizes
+                                 : (struct e2e_sizes){{1, 2, 1, 100, 150}};
     struct loaded loaded;
     struct executor executor;
-    const char *text = arena_printf(
-        arena, "attention special {\n    dtype %s;\n    head_dim %s;\n    group %s;\n    %s\n}\n",
-        dtype, special->head_dim ? special->head_dim : "64",
-        special->group ? special->group : "any", special->items);
+    const char *text =
+        arena_printf(arena,
+                     "attention special {\n    dtype %s;\n    head_dim %s;\n   "
+                     " group %s;\n    %s\n}\n",
+                     dtype, special->head_dim ? special->head_dim : "64",
+                     special->group ? special->group : "any", special->items);
     memcpy(result->sizes, sizes.n, sizeof result->sizes);
     if (!load_spec_text(arena, special->name, text, &loaded))
         return "the spec does not check";
-    const char *error = executor_create(&loaded, run->machine, target, &executor);
+    const char *error =
+        executor_create(&loaded, run->machine, target, &executor);
     if (error)
         return error;
     struct call *call = call_create(arena, loaded.attention, sizes.n, &rng);
@@ -234,7 +271,9 @@ static const char *run_special(const struct special_run *run, const char *target
     executor_destroy(&executor);
     if (result->message)
         return result->message;
-    return kinds == special->expect ? NULL : "the data have rows of other kinds than expected";
+    return kinds == special->expect
+               ? NULL
+               : "the data have rows of other kinds than expected";
 }
 
 static void special_work(void *context, int64_t index) {
@@ -243,22 +282,29 @@ static void special_work(void *context, int64_t index) {
     const struct special *special = &specials[index / 2 / run->target_count];
     const char *target = run->targets[index / 2 % run->target_count];
     struct arena *arena = arena_create();
-    struct result result = {.suite = run->machine == MACHINE_GPU ? "special gpu" : "special",
-                            .name = special->name, .variant = dtypes[index % 2]};
-    result.message = run_special(run, target, special, dtypes[index % 2], arena, &result);
+    struct result result = {.suite = run->machine == MACHINE_GPU ? "special gpu"
+                                                                 : "special",
+                            .name = special->name,
+                            .variant = dtypes[index % 2]};
+    result.message =
+        run_special(run, target, special, dtypes[index % 2], arena, &result);
     result.ok = !result.message;
     report_add(run->report, &result);
     arena_destroy(arena);
 }
 
-void suite_special(const struct e2e_options *options, bool gpu, struct report *report) {
-    struct special_run run = {options, report, gpu ? MACHINE_GPU : MACHINE_EMULATOR,
-                              {options->target}, 1};
+void suite_special(const struct e2e_options *options, bool gpu,
+                   struct report *report) {
+    struct special_run run = {options,
+                              report,
+                              gpu ? MACHINE_GPU : MACHINE_EMULATOR,
+                              {options->target},
+                              1};
     if (!e2e_wanted(options, "special"))
         return;
     if (!gpu)
         run.target_count = e2e_targets(options, run.targets);
-    e2e_parallel(2 * run.target_count * (int64_t)(sizeof specials / sizeof *specials),
-                 options->threads,
-                 gpu ? executor_gpu_enter : NULL, special_work, &run);
+    e2e_parallel(
+        2 * run.target_count * (int64_t)(sizeof specials / sizeof *specials),
+        options->threads, gpu ? executor_gpu_enter : NULL, special_work, &run);
 }

@@ -1,10 +1,10 @@
 /* The same PTX on the GPU and on the emulator: do the numbers agree?
  *
  * Both round P to the dtype and add in f32, but tensor cores add in an order of
- * their own and ex2.approx differs in its last bits.  So elements of O may fall on
- * two sides of a rounding: no two may be further apart than one unit in the last
- * place of the row's largest element, and nearly all must be the same.
- */
+ * their own and ex2.approx differs in its last bits.  So elements of O may fall
+ * on two sides of a rounding: no two may be further apart than one unit in the
+ * last place of the row's largest element, and nearly all must be the
+ * same. */
 #include <math.h>
 
 #include "tests/e2e/suites.h"
@@ -22,12 +22,14 @@ static double spacing(double x, enum scalar_type dtype) {
 }
 
 struct twin_figures {
-    double worst; /* difference in units of spacing at the row's largest element */
+    double
+        worst; /* difference in units of spacing at the row's largest element */
     int64_t same, elements;
 };
 
-static struct twin_figures compare_outputs(const float *a, const float *b, int64_t rows,
-                                           int64_t dim, enum scalar_type dtype) {
+static struct twin_figures compare_outputs(const float *a, const float *b,
+                                           int64_t rows, int64_t dim,
+                                           enum scalar_type dtype) {
     struct twin_figures figures = {.elements = rows * dim};
     for (int64_t row = 0; row < rows; row++) {
         double largest = 0;
@@ -45,10 +47,12 @@ static struct twin_figures compare_outputs(const float *a, const float *b, int64
 }
 
 /* Runs one spec on one machine; NULL or what failed. */
-static const char *run_machine(struct loaded *loaded, enum machine machine, const char *target,
-                               const struct call *call, float **out_o) {
+static const char *run_machine(struct loaded *loaded, enum machine machine,
+                               const char *target, const struct call *call,
+                               float **out_o) {
     struct executor executor;
-    struct call_tensor o = call_output(call, loaded->attention->dtype, CALL_BSHD);
+    struct call_tensor o =
+        call_output(call, loaded->attention->dtype, CALL_BSHD);
     struct call_tensor lse = call_lse_output(call);
     const char *error = executor_create(loaded, machine, target, &executor);
     if (error)
@@ -59,18 +63,21 @@ static const char *run_machine(struct loaded *loaded, enum machine machine, cons
     return error;
 }
 
-static const char *run_twin(const struct e2e_options *options, const struct pattern *pattern,
-                            struct arena *arena, struct result *result) {
+static const char *run_twin(const struct e2e_options *options,
+                            const struct pattern *pattern, struct arena *arena,
+                            struct result *result) {
     static const struct load_changes as_written = {0};
     struct e2e_sizes sizes = twin_sizes;
     struct rng rng = {options->seed};
     struct loaded loaded;
     float *gpu = NULL, *emulator = NULL;
     const char *target = options->target ? options->target : "sm_80";
-    if (!load_spec(arena, options->specs_dir, pattern->name, &as_written, &loaded))
+    if (!load_spec(arena, options->specs_dir, pattern->name, &as_written,
+                   &loaded))
         return "the spec does not check";
     e2e_fit_sizes(pattern, loaded.attention, &sizes);
-    struct call *call = e2e_call(arena, pattern, loaded.attention, &sizes, &rng);
+    struct call *call =
+        e2e_call(arena, pattern, loaded.attention, &sizes, &rng);
     call_encode(call, loaded.attention->dtype, CALL_BSHD);
     for (int i = 0; i < SIZE_COUNT; i++)
         result->sizes[i] = call->sizes[i];
@@ -80,14 +87,17 @@ static const char *run_twin(const struct e2e_options *options, const struct patt
     if (error)
         return error;
     struct twin_figures figures = compare_outputs(
-        gpu, emulator, sizes.n[SIZE_BATCH] * sizes.n[SIZE_HEADS] * sizes.n[SIZE_Q_LEN],
+        gpu, emulator,
+        sizes.n[SIZE_BATCH] * sizes.n[SIZE_HEADS] * sizes.n[SIZE_Q_LEN],
         loaded.attention->head_dim_v, loaded.attention->dtype);
     double same = (double)figures.same / (double)figures.elements;
     result->o_error = result->row_error = figures.worst;
     result->o_bound = 1;
-    result->variant = arena_printf(arena, "%s, %.2f %% identical", target, 100 * same);
+    result->variant =
+        arena_printf(arena, "%s, %.2f %% identical", target, 100 * same);
     if (!(figures.worst <= 1))
-        return arena_printf(arena, "O differs by %.2f units in the last place", figures.worst);
+        return arena_printf(arena, "O differs by %.2f units in the last place",
+                            figures.worst);
     return same >= SAME_SHARE ? NULL : "too few elements of O are identical";
 }
 

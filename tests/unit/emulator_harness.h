@@ -112,8 +112,7 @@ static inline void expect_clean(const struct device *d) {
               d->result.report_count);
 }
 
-/* ---- tables of single instructions
- * ------------------------------------------- */
+/* ---- tables of single instructions ------------------------------------- */
 
 /* One instruction on the registers %r1-3, %d1-3, %h1-3 (32, 64 and 16 bits of
  * a, b, c), result in %r0, %d0, %h0 or %p0 (1 when true). */

@@ -47,8 +47,8 @@ static int pop(struct CUctx_st **context) {
     return 0;
 }
 
-static int load_data(struct CUmod_st **module, const void *image, unsigned count, int *options,
-                     void **values) {
+static int load_data(struct CUmod_st **module, const void *image,
+                     unsigned count, int *options, void **values) {
     fake.image = image;
     for (unsigned i = 0; fake.fail_load != 0 && i < count; i++)
         if (options[i] == RT_JIT_ERROR_LOG_BUFFER)
@@ -63,7 +63,8 @@ static int unload(struct CUmod_st *module) {
     fake.unload_count += module == (struct CUmod_st *)&module_a;
     return 0;
 }
-static int get_function(struct CUfunc_st **function, struct CUmod_st *module, const char *name) {
+static int get_function(struct CUfunc_st **function, struct CUmod_st *module,
+                        const char *name) {
     (void)module;
     if (strcmp(name, "absent") == 0)
         return 500;
@@ -71,24 +72,28 @@ static int get_function(struct CUfunc_st **function, struct CUmod_st *module, co
     *function = (struct CUfunc_st *)functions[function_count++ % 64];
     return 0;
 }
-static int get_function_attribute(int *value, int attribute, struct CUfunc_st *function) {
+static int get_function_attribute(int *value, int attribute,
+                                  struct CUfunc_st *function) {
     (void)function;
     *value = attribute == RT_FUNC_REGISTERS ? 168 : 0;
     return 0;
 }
-static int set_function_attribute(struct CUfunc_st *function, int attribute, int value) {
+static int set_function_attribute(struct CUfunc_st *function, int attribute,
+                                  int value) {
     (void)function;
     if (attribute == RT_FUNC_MAX_DYNAMIC_SHARED)
         fake.max_dynamic_shared = value;
     return 0;
 }
 
-static int launch(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                  unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
+static int launch(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
+                  unsigned grid_z, unsigned block_x, unsigned block_y,
+                  unsigned block_z, unsigned shared_bytes,
                   struct CUstream_st *stream, void **parameters, void **extra) {
     if (fake.fail_launch != 0)
         return fake.fail_launch;
-    if (grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1 || extra != NULL)
+    if (grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1 ||
+        extra != NULL)
         return 1;
     int n = fake.launch_count++ % FAKE_MAX_LAUNCHES;
     struct fake_launch *record = &fake.launches[n];
@@ -104,11 +109,13 @@ static int launch(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y, 
     return 0;
 }
 
-static int encode(void *map, int type, uint32_t rank, void *address, const uint64_t *extents,
-                  const uint64_t *strides, const uint32_t *box, const uint32_t *element_strides,
+static int encode(void *map, int type, uint32_t rank, void *address,
+                  const uint64_t *extents, const uint64_t *strides,
+                  const uint32_t *box, const uint32_t *element_strides,
                   int interleave, int swizzle, int l2_promotion, int fill) {
-    if (rank != 5 || interleave != 0 || fill != 0 || l2_promotion != RT_TENSOR_MAP_L2_128B ||
-        (uintptr_t)map % 64 != 0 || element_strides[0] != 1)
+    if (rank != 5 || interleave != 0 || fill != 0 ||
+        l2_promotion != RT_TENSOR_MAP_L2_128B || (uintptr_t)map % 64 != 0 ||
+        element_strides[0] != 1)
         return 1;
     fake.map.type = type;
     fake.map.address = (uint64_t)(uintptr_t)address;

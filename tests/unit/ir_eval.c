@@ -11,7 +11,9 @@
 
 enum { MAX_OPERANDS = 10 };
 
-/* Binary and unary integer ops: x and y are int64_t, the result is cut to 32 bits. */
+/* Binary and unary integer ops: x and y are int64_t, the result is cut to 32
+ * bits. */
+/* clang-format off */
 #define WHOLE_OPS(OP) \
     OP(ADDI, "arith.addi", x + y) \
     OP(SUBI, "arith.subi", x - y) \
@@ -30,7 +32,9 @@ enum { MAX_OPERANDS = 10 };
     OP(ABSI, "math.absi", x < 0 ? -x : x) \
     OP(INDEX_CAST, "arith.index_cast", x) \
     OP(EXTUI, "arith.extui", x & 1)
+/* clang-format on */
 
+/* clang-format off */
 #define REAL_OPS(OP) \
     OP(ADDF, "arith.addf", x + y) \
     OP(SUBF, "arith.subf", x - y) \
@@ -53,6 +57,7 @@ enum { MAX_OPERANDS = 10 };
     OP(SIN, "math.sin", (float)sin((double)x)) \
     OP(COS, "math.cos", (float)cos((double)x)) \
     OP(POWF, "math.powf", (float)pow((double)x, (double)y))
+/* clang-format on */
 
 #define OP(id, name, value) WHOLE_##id,
 enum { WHOLE_OPS(OP) };
@@ -62,9 +67,23 @@ enum { REAL_OPS(OP) };
 #undef OP
 
 enum code {
-    CODE_WHOLE, CODE_REAL, CODE_CMPI, CODE_CMPF, CODE_SELECT, CODE_SITOFP, CODE_UITOFP,
-    CODE_FPTOSI, CODE_READ, CODE_LOAD, CODE_STORE, CODE_DIM, CODE_LANE, CODE_BLOCK, CODE_WARP,
-    CODE_REDUCE, CODE_IF,
+    CODE_WHOLE,
+    CODE_REAL,
+    CODE_CMPI,
+    CODE_CMPF,
+    CODE_SELECT,
+    CODE_SITOFP,
+    CODE_UITOFP,
+    CODE_FPTOSI,
+    CODE_READ,
+    CODE_LOAD,
+    CODE_STORE,
+    CODE_DIM,
+    CODE_LANE,
+    CODE_BLOCK,
+    CODE_WARP,
+    CODE_REDUCE,
+    CODE_IF,
 };
 
 struct step {
@@ -138,17 +157,28 @@ static int find(const char *const *names, const char *name) {
 static const char *const whole_names[] = {WHOLE_OPS(OP) NULL};
 static const char *const real_names[] = {REAL_OPS(OP) NULL};
 #undef OP
-static const char *const reductions[] = {"minsi", "maxsi", "minnumf", "maxnumf", "ori", NULL};
+static const char *const reductions[] = {"minsi",   "maxsi", "minnumf",
+                                         "maxnumf", "ori",   NULL};
 
 static const struct {
     const char *name;
     enum code code;
 } others[] = {
-    {"arith.cmpi", CODE_CMPI},     {"arith.cmpf", CODE_CMPF},     {"arith.select", CODE_SELECT},
-    {"arith.sitofp", CODE_SITOFP}, {"arith.uitofp", CODE_UITOFP}, {"arith.fptosi", CODE_FPTOSI},
-    {"attn.read", CODE_READ},      {"memref.load", CODE_LOAD},    {"memref.store", CODE_STORE},
-    {"memref.dim", CODE_DIM},      {"gpu.lane_id", CODE_LANE},    {"gpu.block_id", CODE_BLOCK},
-    {"gpu.subgroup_id", CODE_WARP}, {"attn.warp_reduce", CODE_REDUCE}, {"scf.if", CODE_IF},
+    {"arith.cmpi", CODE_CMPI},
+    {"arith.cmpf", CODE_CMPF},
+    {"arith.select", CODE_SELECT},
+    {"arith.sitofp", CODE_SITOFP},
+    {"arith.uitofp", CODE_UITOFP},
+    {"arith.fptosi", CODE_FPTOSI},
+    {"attn.read", CODE_READ},
+    {"memref.load", CODE_LOAD},
+    {"memref.store", CODE_STORE},
+    {"memref.dim", CODE_DIM},
+    {"gpu.lane_id", CODE_LANE},
+    {"gpu.block_id", CODE_BLOCK},
+    {"gpu.subgroup_id", CODE_WARP},
+    {"attn.warp_reduce", CODE_REDUCE},
+    {"scf.if", CODE_IF},
 };
 
 static struct step *decode_block(struct eval_program *program, MlirBlock block,
@@ -172,7 +202,8 @@ static struct step decode(struct eval_program *program, MlirOperation op) {
     for (size_t i = 0; i < step.in_count; i++)
         step.in[i] = slot_of(program, ir_operand(op, i));
     if (step.in_count > 0)
-        step.is_float = ir_is_float(mlirValueGetType(ir_operand(op, step.in_count - 1)));
+        step.is_float =
+            ir_is_float(mlirValueGetType(ir_operand(op, step.in_count - 1)));
     if (ir_result_count(op) > 0) {
         MlirType type = mlirValueGetType(ir_result(op, 0));
         step.out = new_slot(program, ir_result(op, 0));
@@ -195,7 +226,8 @@ static struct step decode(struct eval_program *program, MlirOperation op) {
         if (step.code == CODE_REDUCE)
             step.detail = find(reductions, ir_text_attr(op, "kind"));
         if (step.code == CODE_IF)
-            step.body = decode_block(program, ir_region_block(op, 0), &step.body_count);
+            step.body =
+                decode_block(program, ir_region_block(op, 0), &step.body_count);
         return step;
     }
     ir_ice(op, "ir_eval does not know this op");
@@ -223,22 +255,27 @@ struct eval_program *eval_compile(struct arena *arena, MlirOperation func) {
     program->arg_count = ir_func_arg_count(func);
     for (size_t i = 0; i < program->arg_count; i++)
         new_slot(program, ir_func_arg(func, i));
-    program->steps = decode_block(program, ir_func_body(func), &program->step_count);
+    program->steps =
+        decode_block(program, ir_func_body(func), &program->step_count);
     MlirOperation end = mlirBlockGetTerminator(ir_func_body(func));
     program->result_count = ir_operand_count(end);
     program->results = ARENA_NEW_ARRAY(arena, size_t, program->result_count);
     for (size_t i = 0; i < program->result_count; i++)
         program->results[i] = slot_of(program, ir_operand(end, i));
     program->slot_count = program->keys.count;
-    program->slots = ARENA_NEW_ARRAY(arena, struct eval_value, program->slot_count);
+    program->slots =
+        ARENA_NEW_ARRAY(arena, struct eval_value, program->slot_count);
     for (size_t i = 0; i < program->constants.count; i++)
-        program->slots[program->constants.data[i].slot] = program->constants.data[i].value;
+        program->slots[program->constants.data[i].slot] =
+            program->constants.data[i].value;
     return program;
 }
 
 /* ---- Running ------------------------------------------------------------- */
 
-static uint32_t u(int64_t x) { return (uint32_t)x; }
+static uint32_t u(int64_t x) {
+    return (uint32_t)x;
+}
 
 static int64_t floor_div(int64_t x, int64_t y) {
     if (y == 0)
@@ -250,57 +287,83 @@ static int64_t floor_div(int64_t x, int64_t y) {
 static int64_t whole_op(int number, int64_t x, int64_t y) {
     switch (number) {
 #define OP(id, name, value) \
-    case WHOLE_##id: return (int64_t)(value);
+    case WHOLE_##id:        \
+        return (int64_t)(value);
         WHOLE_OPS(OP)
 #undef OP
-    default: abort();
+    default:
+        abort();
     }
 }
 
 static float real_op(int number, float x, float y) {
     switch (number) {
 #define OP(id, name, value) \
-    case REAL_##id: return value;
+    case REAL_##id:         \
+        return value;
         REAL_OPS(OP)
 #undef OP
-    default: abort();
+    default:
+        abort();
     }
 }
 
 static bool compare_whole(int predicate, int64_t x, int64_t y) {
     switch (predicate) {
-    case IR_EQ: return x == y;
-    case IR_NE: return x != y;
-    case IR_SLT: return x < y;
-    case IR_SLE: return x <= y;
-    case IR_SGT: return x > y;
-    case IR_SGE: return x >= y;
-    case IR_ULT: return u(x) < u(y);
-    case IR_ULE: return u(x) <= u(y);
-    case IR_UGT: return u(x) > u(y);
-    default: return u(x) >= u(y);
+    case IR_EQ:
+        return x == y;
+    case IR_NE:
+        return x != y;
+    case IR_SLT:
+        return x < y;
+    case IR_SLE:
+        return x <= y;
+    case IR_SGT:
+        return x > y;
+    case IR_SGE:
+        return x >= y;
+    case IR_ULT:
+        return u(x) < u(y);
+    case IR_ULE:
+        return u(x) <= u(y);
+    case IR_UGT:
+        return u(x) > u(y);
+    default:
+        return u(x) >= u(y);
     }
 }
 
 static bool compare_real(int predicate, float x, float y) {
     bool unordered = isnan(x) || isnan(y);
     switch (predicate) {
-    case IR_OEQ: return x == y;
-    case IR_OGT: return x > y;
-    case IR_OGE: return x >= y;
-    case IR_OLT: return x < y;
-    case IR_OLE: return x <= y;
-    case IR_ORD: return !unordered;
-    case IR_UNE: return !(x == y);
-    case IR_UNO: return unordered;
-    default: fprintf(stderr, "ir_eval: cmpf predicate %d\n", predicate); abort();
+    case IR_OEQ:
+        return x == y;
+    case IR_OGT:
+        return x > y;
+    case IR_OGE:
+        return x >= y;
+    case IR_OLT:
+        return x < y;
+    case IR_OLE:
+        return x <= y;
+    case IR_ORD:
+        return !unordered;
+    case IR_UNE:
+        return !(x == y);
+    case IR_UNO:
+        return unordered;
+    default:
+        fprintf(stderr, "ir_eval: cmpf predicate %d\n", predicate);
+        abort();
     }
 }
 
 static int64_t saturate(float x) {
     if (isnan(x))
         return 0;
-    return x >= 2147483648.0f ? INT32_MAX : x < -2147483648.0f ? INT32_MIN : (int64_t)x;
+    return x >= 2147483648.0f   ? INT32_MAX
+           : x < -2147483648.0f ? INT32_MIN
+                                : (int64_t)x;
 }
 
 static float half_bits(uint16_t bits, bool is_bf16) {
@@ -311,30 +374,41 @@ static float half_bits(uint16_t bits, bool is_bf16) {
         return value;
     }
     int exponent = bits >> 10 & 31, fraction = bits & 1023;
-    float value = exponent == 31  ? (fraction ? NAN : INFINITY)
-                  : exponent == 0 ? ldexpf((float)fraction, -24)
-                                  : ldexpf((float)(fraction + 1024), exponent - 25);
+    float value = exponent == 31 ? (fraction ? NAN : INFINITY)
+                  : exponent == 0
+                      ? ldexpf((float)fraction, -24)
+                      : ldexpf((float)(fraction + 1024), exponent - 25);
     return bits >> 15 ? -value : value;
 }
 
-static void read_element(const struct eval_memory *memory, int64_t at, struct eval_value *out,
-                         int lane) {
+static void read_element(const struct eval_memory *memory, int64_t at,
+                         struct eval_value *out, int lane) {
     switch (memory->type) {
-    case SCALAR_BOOL: out->i[lane] = ((const uint8_t *)memory->data)[at] != 0; break;
-    case SCALAR_I32: out->i[lane] = ((const int32_t *)memory->data)[at]; break;
-    case SCALAR_F32: out->f[lane] = ((const float *)memory->data)[at]; break;
+    case SCALAR_BOOL:
+        out->i[lane] = ((const uint8_t *)memory->data)[at] != 0;
+        break;
+    case SCALAR_I32:
+        out->i[lane] = ((const int32_t *)memory->data)[at];
+        break;
+    case SCALAR_F32:
+        out->f[lane] = ((const float *)memory->data)[at];
+        break;
     case SCALAR_F16:
     case SCALAR_BF16:
         out->f[lane] = half_bits(((const uint16_t *)memory->data)[at],
                                  memory->type == SCALAR_BF16);
         break;
-    case SCALAR_TYPE_COUNT: abort();
+    case SCALAR_TYPE_COUNT:
+        abort();
     }
 }
 
-/* Element number for the indices in slots in[first...]; reads clamp, loads must fit. */
-static int64_t address(const struct eval_program *program, const struct step *step,
-                       const struct eval_memory *memory, size_t first, int lane, bool clamp) {
+/* Element number for the indices in slots in[first...]; reads clamp, loads must
+ * fit. */
+static int64_t address(const struct eval_program *program,
+                       const struct step *step,
+                       const struct eval_memory *memory, size_t first, int lane,
+                       bool clamp) {
     int64_t at = 0;
     for (int i = 0; i < memory->rank; i++) {
         int64_t index = program->slots[step->in[first + (size_t)i]].i[lane];
@@ -351,17 +425,29 @@ static int64_t address(const struct eval_program *program, const struct step *st
     return at;
 }
 
-static void reduce(struct eval_value *out, const struct eval_value *x, int kind) {
+static void reduce(struct eval_value *out, const struct eval_value *x,
+                   int kind) {
     int64_t whole = x->i[0];
     float real = x->f[0];
     for (int i = 1; i < EVAL_LANES; i++) {
         switch (kind) {
-        case 0: whole = x->i[i] < whole ? x->i[i] : whole; break;
-        case 1: whole = x->i[i] > whole ? x->i[i] : whole; break;
-        case 2: real = fminf(real, x->f[i]); break;
-        case 3: real = fmaxf(real, x->f[i]); break;
-        case 4: whole |= x->i[i]; break;
-        default: abort();
+        case 0:
+            whole = x->i[i] < whole ? x->i[i] : whole;
+            break;
+        case 1:
+            whole = x->i[i] > whole ? x->i[i] : whole;
+            break;
+        case 2:
+            real = fminf(real, x->f[i]);
+            break;
+        case 3:
+            real = fmaxf(real, x->f[i]);
+            break;
+        case 4:
+            whole |= x->i[i];
+            break;
+        default:
+            abort();
         }
     }
     *out = eval_whole(whole);
@@ -372,10 +458,11 @@ struct place {
     int64_t block, warp;
 };
 
-static void execute(struct eval_program *program, const struct step *steps, size_t count,
-                    const bool *active, struct place place);
+static void execute(struct eval_program *program, const struct step *steps,
+                    size_t count, const bool *active, struct place place);
 
-static void execute_memory(struct eval_program *program, const struct step *step, int lane) {
+static void execute_memory(struct eval_program *program,
+                           const struct step *step, int lane) {
     struct eval_value *slots = program->slots, *out = &slots[step->out];
     if (step->code == CODE_STORE) {
         const struct eval_memory *memory = slots[step->in[1]].memory;
@@ -390,12 +477,14 @@ static void execute_memory(struct eval_program *program, const struct step *step
     if (step->code == CODE_DIM)
         out->i[lane] = memory->extents[slots[step->in[1]].i[lane]];
     else
-        read_element(memory,
-                     address(program, step, memory, 1, lane, step->code == CODE_READ), out, lane);
+        read_element(
+            memory,
+            address(program, step, memory, 1, lane, step->code == CODE_READ),
+            out, lane);
 }
 
-static void execute_lane(struct eval_program *program, const struct step *step, int lane,
-                         struct place place) {
+static void execute_lane(struct eval_program *program, const struct step *step,
+                         int lane, struct place place) {
     struct eval_value *slots = program->slots, *out = &slots[step->out];
     const struct eval_value *x = &slots[step->in[0]];
     const struct eval_value *y = &slots[step->in[step->in_count > 1 ? 1 : 0]];
@@ -404,36 +493,58 @@ static void execute_lane(struct eval_program *program, const struct step *step, 
     switch (step->code) {
     case CODE_WHOLE:
         whole = whole_op(step->detail, x->i[lane], y->i[lane]);
-        out->i[lane] = step->is_index ? whole : step->is_bool ? whole & 1 : (int32_t)whole;
+        out->i[lane] = step->is_index  ? whole
+                       : step->is_bool ? whole & 1
+                                       : (int32_t)whole;
         break;
-    case CODE_REAL: out->f[lane] = real_op(step->detail, x->f[lane], y->f[lane]); break;
-    case CODE_CMPI: out->i[lane] = compare_whole(step->detail, x->i[lane], y->i[lane]); break;
-    case CODE_CMPF: out->i[lane] = compare_real(step->detail, x->f[lane], y->f[lane]); break;
+    case CODE_REAL:
+        out->f[lane] = real_op(step->detail, x->f[lane], y->f[lane]);
+        break;
+    case CODE_CMPI:
+        out->i[lane] = compare_whole(step->detail, x->i[lane], y->i[lane]);
+        break;
+    case CODE_CMPF:
+        out->i[lane] = compare_real(step->detail, x->f[lane], y->f[lane]);
+        break;
     case CODE_SELECT:
         out->i[lane] = x->i[lane] ? y->i[lane] : z->i[lane];
         out->f[lane] = x->i[lane] ? y->f[lane] : z->f[lane];
         break;
     case CODE_SITOFP:
-    case CODE_UITOFP: out->f[lane] = (float)x->i[lane]; break;
-    case CODE_FPTOSI: out->i[lane] = saturate(x->f[lane]); break;
-    case CODE_LANE: out->i[lane] = lane; break;
-    case CODE_BLOCK: out->i[lane] = place.block; break;
-    case CODE_WARP: out->i[lane] = place.warp; break;
+    case CODE_UITOFP:
+        out->f[lane] = (float)x->i[lane];
+        break;
+    case CODE_FPTOSI:
+        out->i[lane] = saturate(x->f[lane]);
+        break;
+    case CODE_LANE:
+        out->i[lane] = lane;
+        break;
+    case CODE_BLOCK:
+        out->i[lane] = place.block;
+        break;
+    case CODE_WARP:
+        out->i[lane] = place.warp;
+        break;
     case CODE_READ:
     case CODE_LOAD:
     case CODE_STORE:
-    case CODE_DIM: execute_memory(program, step, lane); break;
+    case CODE_DIM:
+        execute_memory(program, step, lane);
+        break;
     case CODE_REDUCE:
-    case CODE_IF: abort();
+    case CODE_IF:
+        abort();
     }
 }
 
-static void execute(struct eval_program *program, const struct step *steps, size_t count,
-                    const bool *active, struct place place) {
+static void execute(struct eval_program *program, const struct step *steps,
+                    size_t count, const bool *active, struct place place) {
     for (size_t n = 0; n < count; n++) {
         const struct step *step = &steps[n];
         if (step->code == CODE_REDUCE) {
-            reduce(&program->slots[step->out], &program->slots[step->in[0]], step->detail);
+            reduce(&program->slots[step->out], &program->slots[step->in[0]],
+                   step->detail);
             continue;
         }
         if (step->code == CODE_IF) {
@@ -449,14 +560,15 @@ static void execute(struct eval_program *program, const struct step *steps, size
     }
 }
 
-void eval_run(struct eval_program *program, const struct eval_value *args, int64_t block,
-              int64_t warp, struct eval_value *results) {
+void eval_run(struct eval_program *program, const struct eval_value *args,
+              int64_t block, int64_t warp, struct eval_value *results) {
     bool active[EVAL_LANES];
     for (int i = 0; i < EVAL_LANES; i++)
         active[i] = true;
     for (size_t i = 0; i < program->arg_count; i++)
         program->slots[i] = args[i];
-    execute(program, program->steps, program->step_count, active, (struct place){block, warp});
+    execute(program, program->steps, program->step_count, active,
+            (struct place){block, warp});
     for (size_t i = 0; i < program->result_count; i++)
         results[i] = program->slots[program->results[i]];
 }

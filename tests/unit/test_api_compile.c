@@ -1,4 +1,5 @@
-/* attn_compile and attn_emit through the whole compiler: results, the cache, errors. */
+/* attn_compile and attn_emit through the whole compiler: results, the cache,
+ * errors. */
 #include <criterion/criterion.h>
 
 #include <string.h>
@@ -6,16 +7,16 @@
 #include "attn.h"
 #include "tests/unit/folder.h"
 
-static const char spec[] = "attention window {\n"
-                           "    dtype bf16;\n"
-                           "    head_dim 64;\n"
-                           "    group any;\n"
-                           "    param window: i32 = 128;\n"
-                           "    tensor doc: i32[batch, kv_len];\n"
-                           "    mask kv <= q && q - kv < window && doc[b, q] == doc[b, kv];\n"
-                           "    target sm_80;\n"
-                           "}\n";
-
+static const char spec[] =
+    "attention window {\n"
+    "    dtype bf16;\n"
+    "    head_dim 64;\n"
+    "    group any;\n"
+    "    param window: i32 = 128;\n"
+    "    tensor doc: i32[batch, kv_len];\n"
+    "    mask kv <= q && q - kv < window && doc[b, q] == doc[b, kv];\n"
+    "    target sm_80;\n"
+    "}\n";
 
 TestSuite(api_compile, .init = folder_create, .fini = folder_remove);
 
@@ -26,11 +27,13 @@ static struct attn_context *open_context(void) {
     return context;
 }
 
-static struct attn_program *compile(struct attn_context *context, const char *text,
-                                    const struct attn_compile_options *options) {
+static struct attn_program *
+compile(struct attn_context *context, const char *text,
+        const struct attn_compile_options *options) {
     struct attn_program *program = NULL;
     struct attn_source source = {text, strlen(text), "window.attn"};
-    struct attn_status *status = attn_compile(context, &source, options, &program);
+    struct attn_status *status =
+        attn_compile(context, &source, options, &program);
     cr_assert_null(status, "%s", attn_status_text(status));
     return program;
 }
@@ -83,7 +86,8 @@ Test(api_compile, cache_gives_the_same_bytes) {
     attn_context_destroy(fresh);
 }
 
-/* Everything that changes the result, and the lines that the PTX cites, is in the key. */
+/* Everything that changes the result, and the lines that the PTX cites, is in
+ * the key. */
 Test(api_compile, other_input_is_another_entry) {
     struct attn_context *context = open_context();
     char moved[sizeof spec + 1];
@@ -95,31 +99,37 @@ Test(api_compile, other_input_is_another_entry) {
     for (int i = 1; i < 3; i++) {
         cr_assert_neq(programs[i], programs[0]);
         cr_assert(!attn_program_from_cache(programs[i]));
-        cr_assert_str_neq(attn_program_ptx(programs[i]), attn_program_ptx(programs[0]));
+        cr_assert_str_neq(attn_program_ptx(programs[i]),
+                          attn_program_ptx(programs[0]));
     }
     for (int i = 0; i < 3; i++)
         attn_program_destroy(programs[i]);
     attn_context_destroy(context);
 }
 
-static void expect_failure(const char *text, const struct attn_compile_options *options,
+static void expect_failure(const char *text,
+                           const struct attn_compile_options *options,
                            enum attn_code code, const char *part) {
     struct attn_context *context = open_context();
     struct attn_program *program = NULL;
     struct attn_source source = {text, strlen(text), "bad.attn"};
-    struct attn_status *status = attn_compile(context, &source, options, &program);
-    cr_assert_eq(attn_status_code(status), code, "%s", attn_status_text(status));
-    cr_assert_not_null(strstr(attn_status_text(status), part), "%s", attn_status_text(status));
+    struct attn_status *status =
+        attn_compile(context, &source, options, &program);
+    cr_assert_eq(attn_status_code(status), code, "%s",
+                 attn_status_text(status));
+    cr_assert_not_null(strstr(attn_status_text(status), part), "%s",
+                       attn_status_text(status));
     attn_status_destroy(status);
     attn_context_destroy(context);
 }
 
 Test(api_compile, errors_of_the_spec_have_places) {
-    expect_failure("attention a { dtype bf16; head_dim 64; mask q < doc; }", NULL,
-                   ATTN_INVALID_SPEC, "bad.attn:1:49: error: ");
+    expect_failure("attention a { dtype bf16; head_dim 64; mask q < doc; }",
+                   NULL, ATTN_INVALID_SPEC, "bad.attn:1:49: error: ");
     expect_failure("attention a {", NULL, ATTN_INVALID_SPEC, "error: ");
     expect_failure("const N = 1;", NULL, ATTN_INVALID_SPEC, "error: ");
-    struct attn_compile_options unknown = {.target = "sm_1"}, entry = {.entry = "windw"};
+    struct attn_compile_options unknown = {.target = "sm_1"},
+                                entry = {.entry = "windw"};
     expect_failure(spec, &unknown, ATTN_INVALID_SPEC, "sm_1");
     expect_failure(spec, &entry, ATTN_INVALID_SPEC, "windw");
 }
@@ -130,8 +140,9 @@ Test(api_compile, missing_files_are_told) {
     struct attn_source source = {.path = "/nonexistent/x.attn"}, nothing = {0};
     struct attn_status *status = attn_compile(context, &source, NULL, &program);
     cr_assert_eq(attn_status_code(status), ATTN_IO);
-    cr_assert_str_eq(attn_status_text(status),
-                     "cannot open '/nonexistent/x.attn': No such file or directory");
+    cr_assert_str_eq(
+        attn_status_text(status),
+        "cannot open '/nonexistent/x.attn': No such file or directory");
     attn_status_destroy(status);
     status = attn_compile(context, &nothing, NULL, &program);
     cr_assert_eq(attn_status_code(status), ATTN_INVALID_ARGUMENT);
@@ -142,17 +153,21 @@ Test(api_compile, missing_files_are_told) {
 Test(api_compile, emits_every_kind_of_stage) {
     struct attn_context *context = open_context();
     struct attn_source source = {spec, sizeof spec - 1, "window.attn"};
-    static const char *const stages[] = {"attn", "online-softmax", "pipeline", "ptx"};
+    static const char *const stages[] = {"attn", "online-softmax", "pipeline",
+                                         "ptx"};
     for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
         char *text = NULL;
-        struct attn_status *status = attn_emit(context, &source, NULL, stages[i], &text);
+        struct attn_status *status =
+            attn_emit(context, &source, NULL, stages[i], &text);
         cr_assert_null(status, "%s: %s", stages[i], attn_status_text(status));
-        cr_assert_not_null(strstr(text, i < 3 ? "func.func" : ".visible .entry"), "%s:\n%s",
-                           stages[i], text);
+        cr_assert_not_null(
+            strstr(text, i < 3 ? "func.func" : ".visible .entry"), "%s:\n%s",
+            stages[i], text);
         attn_text_destroy(text);
     }
     char *text = NULL;
-    struct attn_status *status = attn_emit(context, &source, NULL, "tiel", &text);
+    struct attn_status *status =
+        attn_emit(context, &source, NULL, "tiel", &text);
     cr_assert_str_eq(attn_status_text(status), "there is no stage 'tiel'");
     attn_status_destroy(status);
     attn_context_destroy(context);

@@ -1,5 +1,5 @@
-/* The disk cache: keys, entries, damage, several writers at once; and programs that
- * are built from its payloads. */
+/* The disk cache: keys, entries, damage, several writers at once; and programs
+ * that are built from its payloads. */
 #include <criterion/criterion.h>
 
 #include <fcntl.h>
@@ -59,7 +59,8 @@ Test(cache, creates_private_folders) {
     folder[strlen(folder) - 4] = '\0';
 }
 
-/* Each single flipped bit and each truncation is found, and the entry removed. */
+/* Each single flipped bit and each truncation is found, and the entry
+ * removed. */
 Test(cache, damage_is_found_and_removed) {
     char bytes[256];
     cr_assert_null(rt_cache_write(folder, key, "payload", 7));
@@ -103,7 +104,8 @@ Test(cache, unwritable_folder_is_a_status) {
 
 enum { WRITERS = 4, ROUNDS = 50, BIG = 200000 };
 
-/* Writers of two different large payloads; readers see one of them or nothing. */
+/* Writers of two different large payloads; readers see one of them or
+ * nothing. */
 Test(cache, concurrent_processes_see_whole_entries) {
     for (int writer = 0; writer < WRITERS; writer++) {
         if (fork() != 0)
@@ -132,7 +134,8 @@ Test(cache, concurrent_processes_see_whole_entries) {
     }
     struct strbuf payload;
     strbuf_init(&payload, NULL);
-    cr_assert(rt_cache_read(folder, key, &payload), "an entry was lost (%d reads)", seen);
+    cr_assert(rt_cache_read(folder, key, &payload),
+              "an entry was lost (%d reads)", seen);
     strbuf_destroy(&payload);
 }
 
@@ -140,9 +143,12 @@ Test(cache, folder_by_environment) {
     static const struct {
         const char *chosen, *own, *xdg, *home, *want;
     } rows[] = {
-        {"/c", "/o", "/x", "/h", "/c"},       {NULL, "/o", "/x", "/h", "/o"},
-        {NULL, NULL, "/x", "/h", "/x/attn"},  {NULL, NULL, "x", "/h", "/h/.cache/attn"},
-        {NULL, "", NULL, "/h", "/h/.cache/attn"}, {NULL, NULL, NULL, NULL, NULL},
+        {"/c", "/o", "/x", "/h", "/c"},
+        {NULL, "/o", "/x", "/h", "/o"},
+        {NULL, NULL, "/x", "/h", "/x/attn"},
+        {NULL, NULL, "x", "/h", "/h/.cache/attn"},
+        {NULL, "", NULL, "/h", "/h/.cache/attn"},
+        {NULL, NULL, NULL, NULL, NULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const char *names[] = {"ATTN_CACHE_DIR", "XDG_CACHE_HOME", "HOME"};
@@ -176,10 +182,12 @@ Test(cache, parts_round_trip_and_refuse_damage) {
     }
     cr_assert(!rt_parts_read(payload.data, payload.length, read, 2, &count));
     for (size_t length = 0; length < payload.length; length++)
-        cr_assert(!rt_parts_read(payload.data, length, read, 3, &count), "%zu bytes", length);
+        cr_assert(!rt_parts_read(payload.data, length, read, 3, &count),
+                  "%zu bytes", length);
     for (size_t i = 0; i < 32; i++) {
         payload.data[i] ^= 0x40;
-        cr_assert(!rt_parts_read(payload.data, payload.length, read, 3, &count), "byte %zu", i);
+        cr_assert(!rt_parts_read(payload.data, payload.length, read, 3, &count),
+                  "byte %zu", i);
         payload.data[i] ^= 0x40;
     }
     strbuf_destroy(&payload);
@@ -192,7 +200,8 @@ Test(cache, build_identity_is_stable_and_not_empty) {
     rt_build_identity(&a);
     rt_build_identity(&b);
     cr_assert_str_eq(a.data, b.data);
-    cr_assert_gt(a.length, strlen("attn 0.1.0 \n"), "no build id: '%s'", a.data);
+    cr_assert_gt(a.length, strlen("attn 0.1.0 \n"), "no build id: '%s'",
+                 a.data);
     strbuf_destroy(&a);
     strbuf_destroy(&b);
 }
@@ -200,7 +209,8 @@ Test(cache, build_identity_is_stable_and_not_empty) {
 /* ---- Programs and contexts --------------------------------------------- */
 
 static void write_sample(struct strbuf *out) {
-    static const struct rt_cuda_source source = {"decay.cu", "extern \"C\" __device__ …"};
+    static const struct rt_cuda_source source = {"decay.cu",
+                                                 "extern \"C\" __device__ …"};
     struct arena *arena = arena_create();
     struct rt_program_parts parts = {
         .info = sample_info(arena),
@@ -219,7 +229,8 @@ static struct attn_program *sample_program(void) {
     struct attn_program *program = NULL;
     struct strbuf payload;
     write_sample(&payload);
-    cr_assert_null(rt_program_create(payload.data, payload.length, key, folder, &program));
+    cr_assert_null(
+        rt_program_create(payload.data, payload.length, key, folder, &program));
     strbuf_destroy(&payload);
     return program;
 }
@@ -235,9 +246,11 @@ Test(cache, program_describes_itself) {
     cr_assert_null(attn_program_tensor(program, 7));
     cr_assert_eq(attn_program_param(program, 0)->default_value, 64.0);
     cr_assert(!attn_program_param(program, 1)->has_default);
-    cr_assert_str_eq(attn_program_entry(program, 1)->grid, "attn_min(batch, attn_sm_count)");
+    cr_assert_str_eq(attn_program_entry(program, 1)->grid,
+                     "attn_min(batch, attn_sm_count)");
     cr_assert_str_eq(attn_program_ptx(program), ".version 8.0\n");
-    cr_assert_str_eq(attn_program_warnings(program), "spec.attn:1:1: warning: …");
+    cr_assert_str_eq(attn_program_warnings(program),
+                     "spec.attn:1:1: warning: …");
     cr_assert_str_eq(program->sources[0].path, "decay.cu");
     cr_assert_not_null(strstr(attn_program_json(program), "\"sample\""));
     attn_program_destroy(program);
@@ -252,9 +265,10 @@ Test(cache, program_refuses_damaged_payloads) {
         size_t at = (size_t)rand_r(&seed) % payload.length;
         char kept = payload.data[at];
         payload.data[at] = (char)rand_r(&seed);
-        attn_status_destroy(
-            rt_program_create(payload.data, payload.length, key, NULL, &program));
-        if (program != NULL) /* the damage is in a text, or spells another valid number */
+        attn_status_destroy(rt_program_create(payload.data, payload.length, key,
+                                              NULL, &program));
+        if (program !=
+            NULL) /* the damage is in a text, or spells another valid number */
             cr_assert_eq(program->info.entry_count, 2);
         attn_program_destroy(program);
         payload.data[at] = kept;
@@ -276,7 +290,8 @@ Test(cache, context_remembers_and_loads) {
     cr_assert_eq(rt_context_remember(context, loaded), loaded);
     struct attn_program *found = rt_context_find(context, key);
     cr_assert_eq(found, loaded);
-    cr_assert_eq(rt_context_remember(context, sample_program()), loaded); /* second is dropped */
+    cr_assert_eq(rt_context_remember(context, sample_program()),
+                 loaded); /* second is dropped */
     attn_context_destroy(context);
     cr_assert_str_eq(attn_program_name(loaded), "sample");
     for (int i = 0; i < 3; i++)

@@ -1,6 +1,6 @@
 /* Whole attentions on the emulator: the accounts equal closed formulas, runs
- * are deterministic, the timeline is JSON, and the speed is what it should be.
- */
+ * are deterministic, the timeline is JSON, and the speed is what it
+ * should be. */
 #include <time.h>
 
 #include "compiler/compile.h"
@@ -217,8 +217,7 @@ Test(emulator_attention, every_seed_gives_the_same_numbers) {
     finish(&run);
 }
 
-/* ---- kernels broken by taking one line away ---------------------------------
- */
+/* ---- kernels broken by taking one line away ---------------------------- */
 
 /* Whether the line's instruction, behind its guard, starts with `opcode`. */
 static bool line_has(const char *line, const char *opcode) {
@@ -303,8 +302,8 @@ static void check_trace(const char *text) {
     cr_expect(!strstr(text, ",\n]"), "a comma in front of the end");
     const char *end = strstr(text, "\"name\":\"end\",\"ts\":");
     cr_assert(end != NULL);
-    /* Four quarters of 512 FLOP a cycle: the tensor cores alone need this long.
-     */
+    /* Four quarters of 512 FLOP a cycle: the tensor cores alone need this
+     * long. */
     unsigned long long cycles = strtoull(end + 18, NULL, 10);
     cr_expect(cycles >= 4ull * 64 * KV_LEN * DIM / 2048, "%llu cycles", cycles);
     cr_expect(cycles < 200000, "%llu cycles", cycles);

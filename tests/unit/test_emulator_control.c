@@ -1,11 +1,11 @@
-/* Branches, loops, calls, barriers and exchange between lanes, for many seeds.
- */
+/* Branches, loops, calls, barriers and exchange between lanes, for many
+ * seeds. */
 #include "tests/unit/emulator_harness.h"
 
 enum { SEEDS = 6 };
 
-/* Registers and the thread's place in `out` (u32 each); the body computes %r9.
- */
+/* Registers and the thread's place in `out` (u32 each); the body computes
+ * %r9. */
 #define THREAD_HEAD(target)                                                \
     PTX_HEAD(target)                                                       \
     "%s\n.extern .shared .align 16 .b8 smem[];\n"                          \

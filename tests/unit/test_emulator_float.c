@@ -166,8 +166,8 @@ Test(emulator_float, half) {
          0x3880}, /* 2^-14 */
         {"fma.rn.bf16x2 %r0, %r1, %r2, %r3;", 0x40003f80, 0x40004000,
          0x3f803f80, 0x40a04040},
-        /* 1 * 1 + 2^-8 + …: the tie of bf16 is broken by a sticky bit far below
-         */
+        /* 1 * 1 + 2^-8 + …: the tie of bf16 is broken by a sticky bit far
+         * below */
         {"fma.rn.bf16 %h0, %h1, %h2, %h3;", 0x3f81, 0x3f80, 0x3b80, 0x3f82},
         {"fma.rn.relu.f16 %h0, %h1, %h2, %h3;", 0x3c00, 0xc000, 0x3c00, 0x0000},
         {"add.bf16 %h0, %h1, %h2;", 0x3f80, 0x4000, 0, 0x4040},
@@ -268,8 +268,7 @@ Test(emulator_float, conversions_to_integer) {
     run_cases(cases, COUNT(cases), "sm_90");
 }
 
-/* ---- approximate functions within the errors of the ISA manual
- * ------------------- */
+/* ---- approximate functions within the errors of the ISA manual --------- */
 
 /* Applies `instruction` to `count` floats. */
 static void run_function(const char *instruction, const float *in, float *out,

@@ -213,14 +213,13 @@ Test(emulator_matrix, mma) {
               true);
 }
 
-/* ---- wgmma
- * ------------------------------------------------------------------------- */
+/* ---- wgmma ------------------------------------------------------------- */
 
 enum { M = 64, K = 16, IMAGE = 65536 };
 
 /* Where element (row along M or N, k) lies: the layouts of the ISA manual, each
- * written down on its own here.  Strides: 8-row groups 1024, panels 4096 bytes.
- */
+ * written down on its own here.  Strides: 8-row groups 1024, panels 4096
+ * bytes. */
 static size_t place(int row, int k, int swizzle, bool mn_major) {
     size_t at;
     if (!mn_major &&

@@ -1,5 +1,6 @@
-/* What newcomers copy must compile: examples/ and the C blocks of docs/runtime.md; and
- * the man page must know every option.  Runs in the project's root folder. */
+/* What newcomers copy must compile: examples/ and the C blocks of
+ * docs/runtime.md; and the man page must know every option.  Runs in the
+ * project's root folder. */
 #include <criterion/criterion.h>
 
 #include <stdio.h>
@@ -14,8 +15,12 @@
 #define COMPILE "gcc -std=c17 -Wall -Wextra -Werror -Iinclude -fsyntax-only "
 
 static struct arena *arena;
-static void setup(void) { arena = arena_create(); }
-static void teardown(void) { arena_destroy(arena); }
+static void setup(void) {
+    arena = arena_create();
+}
+static void teardown(void) {
+    arena_destroy(arena);
+}
 TestSuite(examples, .init = setup, .fini = teardown);
 
 static const char *read_text(const char *path) {
@@ -28,7 +33,9 @@ static const char *read_text(const char *path) {
     return strbuf_text(&text);
 }
 
-static void run(const char *command) { cr_assert_eq(system(command), 0, "%s", command); }
+static void run(const char *command) {
+    cr_assert_eq(system(command), 0, "%s", command);
+}
 
 static const char *cuda_include(void) {
     struct strbuf path;
@@ -41,10 +48,12 @@ static const char *cuda_include(void) {
 Test(examples, sliding_window_compiles_and_is_short) {
     const char *include = cuda_include();
     int lines = 0;
-    for (const char *at = read_text("examples/sliding_window.c"); *at != '\0'; at++)
+    for (const char *at = read_text("examples/sliding_window.c"); *at != '\0';
+         at++)
         lines += *at == '\n';
     cr_assert_lt(lines, 100);
-    run(arena_printf(arena, COMPILE "-isystem %s examples/sliding_window.c", include));
+    run(arena_printf(arena, COMPILE "-isystem %s examples/sliding_window.c",
+                     include));
 }
 
 /* The header as the writer makes it, for an attention of the example's name. */
@@ -61,7 +70,8 @@ Test(examples, embedded_compiles_with_a_generated_header) {
     FILE *file = fopen(path, "w");
     fputs(text.data, file);
     fclose(file);
-    run(arena_printf(arena, COMPILE "-I%s -isystem %s examples/embedded.c", folder, include));
+    run(arena_printf(arena, COMPILE "-I%s -isystem %s examples/embedded.c",
+                     folder, include));
     unlink(path);
     rmdir(folder);
 }
@@ -87,19 +97,25 @@ Test(examples, blocks_of_the_manual_compile) {
         bool own_q = strstr(body, "DLTensor q") != NULL;
         bool own_args = strstr(body, "struct attn_args args") != NULL;
         fprintf(file,
-                "void block(struct attn_kernel *kernel, struct attn_program *%s, int64_t batch,\n"
-                "           int64_t heads, int64_t q_len, void *q_data, DLTensor doc,\n"
+                "void block(struct attn_kernel *kernel, struct attn_program "
+                "*%s, int64_t batch,\n"
+                "           int64_t heads, int64_t q_len, void *q_data, "
+                "DLTensor doc,\n"
                 "           DLTensor tensors[4], struct CUstream_st *stream,\n"
                 "           struct attn_args %s) {\n",
-                own_program ? "given" : "program", own_args ? "given_args" : "args");
+                own_program ? "given" : "program",
+                own_args ? "given_args" : "args");
         if (!own_q)
-            fputs("    DLTensor q = tensors[0], k = tensors[1], v = tensors[2], o = tensors[3];\n",
+            fputs("    DLTensor q = tensors[0], k = tensors[1], v = "
+                  "tensors[2], o = tensors[3];\n",
                   file);
         fputs(body, file);
         fputs("}\n", file);
         fclose(file);
-        run(arena_printf(arena, COMPILE "-Wno-unused %s -Wno-unused-parameter "
-                                        "-Wno-unused-but-set-variable", path));
+        run(arena_printf(arena,
+                         COMPILE "-Wno-unused %s -Wno-unused-parameter "
+                                 "-Wno-unused-but-set-variable",
+                         path));
         unlink(path);
         blocks++;
         at = end;
@@ -112,13 +128,16 @@ Test(examples, blocks_of_the_manual_compile) {
 Test(examples, exports_are_the_public_functions) {
     const char *map = read_text("runtime/libattn.map");
     int declared = 0, listed = 0;
-    for (const char *at = read_text("include/attn.h"); (at = strstr(at, "\nATTN_API ")) != NULL;) {
+    for (const char *at = read_text("include/attn.h");
+         (at = strstr(at, "\nATTN_API ")) != NULL;) {
         at = strstr(at, "attn_");
-        while (at[strspn(at, "abcdefghijklmnopqrstuvwxyz_")] != '(') /* a type, not the name */
+        while (at[strspn(at, "abcdefghijklmnopqrstuvwxyz_")] !=
+               '(') /* a type, not the name */
             at = strstr(at + 1, "attn_");
         int length = (int)strcspn(at, "(");
         const char *line = arena_printf(arena, "        %.*s;\n", length, at);
-        cr_assert_not_null(strstr(map, line), "runtime/libattn.map lacks %.*s", length, at);
+        cr_assert_not_null(strstr(map, line), "runtime/libattn.map lacks %.*s",
+                           length, at);
         declared++;
     }
     for (const char *at = map; (at = strstr(at, "        attn_")) != NULL; at++)
@@ -129,7 +148,8 @@ Test(examples, exports_are_the_public_functions) {
 
 Test(examples, public_header_is_cxx_too) {
     run("printf '#include <attn.h>\nattn_args a; attn_code c = ATTN_OK;\n' | "
-        "g++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -Iinclude -fsyntax-only -x c++ -");
+        "g++ -std=c++11 -Wall -Wextra -Wpedantic -Werror -Iinclude "
+        "-fsyntax-only -x c++ -");
 }
 
 Test(examples, man_page_knows_every_option) {
@@ -145,6 +165,7 @@ Test(examples, man_page_knows_every_option) {
         strbuf_append(&escaped, "\\-\\-");
         for (const char *c = names[i]; *c != '\0'; c++)
             strbuf_append(&escaped, *c == '-' ? "\\-" : (char[]){*c, '\0'});
-        cr_assert_not_null(strstr(page, escaped.data), "--%s is not in docs/attnc.1", names[i]);
+        cr_assert_not_null(strstr(page, escaped.data),
+                           "--%s is not in docs/attnc.1", names[i]);
     }
 }

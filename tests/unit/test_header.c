@@ -1,5 +1,6 @@
-/* The generated C header: compiled as C and C++ and run against a libcuda of ours
- * that prints what it is asked to do.  Skipped with a word without cuda.h. */
+/* The generated C header: compiled as C and C++ and run against a libcuda of
+ * ours that prints what it is asked to do.  Skipped with a word without
+ * cuda.h. */
 #include <criterion/criterion.h>
 
 #include <stdio.h>
@@ -43,7 +44,8 @@ static const char *run(const char *format, const char *include) {
     struct strbuf text;
     strbuf_init(&text, arena);
     char *command = arena_printf(arena, "cd %s && { ", folder);
-    command = arena_printf(arena, "%s%s; } 2>&1", command, arena_printf(arena, format, include));
+    command = arena_printf(arena, "%s%s; } 2>&1", command,
+                           arena_printf(arena, format, include));
     FILE *pipe = popen(command, "r");
     cr_assert(strbuf_read(&text, pipe, 1 << 20));
     cr_assert_eq(pclose(pipe), 0, "%s\n%s", command, strbuf_text(&text));
@@ -66,37 +68,55 @@ static const char program[] =
     "#include <stdio.h>\n"
     "#include \"sample.h\"\n"
     "CUresult cuCtxGetDevice(CUdevice *d) { *d = 0; return CUDA_SUCCESS; }\n"
-    "CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {\n"
-    "    (void)d; *v = a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 132 : -1;\n"
+    "CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) "
+    "{\n"
+    "    (void)d; *v = a == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 132 : "
+    "-1;\n"
     "    return CUDA_SUCCESS; }\n"
     "CUresult cuModuleLoadData(CUmodule *m, const void *i) {\n"
-    "    *m = 0; printf(\"load %.9s\\n\", (const char *)i + 1); return CUDA_SUCCESS; }\n"
+    "    *m = 0; printf(\"load %.9s\\n\", (const char *)i + 1); return "
+    "CUDA_SUCCESS; }\n"
     "CUresult cuModuleUnload(CUmodule m) { (void)m; return CUDA_SUCCESS; }\n"
     "CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *n) {\n"
     "    (void)m; *f = (CUfunction)n; return CUDA_SUCCESS; }\n"
-    "CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v) {\n"
-    "    (void)a; printf(\"shared %s %d\\n\", (char *)f, v); return CUDA_SUCCESS; }\n"
-    "CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, CUstream s) {\n"
-    "    (void)s; printf(\"memset %llx %d %zu\\n\", p, v, n); return CUDA_SUCCESS; }\n"
-    "CUresult cuTensorMapEncodeTiled(CUtensorMap *m, CUtensorMapDataType t, cuuint32_t r,\n"
-    "    void *a, const cuuint64_t *e, const cuuint64_t *s, const cuuint32_t *b,\n"
+    "CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v) "
+    "{\n"
+    "    (void)a; printf(\"shared %s %d\\n\", (char *)f, v); return "
+    "CUDA_SUCCESS; }\n"
+    "CUresult cuMemsetD8Async(CUdeviceptr p, unsigned char v, size_t n, "
+    "CUstream s) {\n"
+    "    (void)s; printf(\"memset %llx %d %zu\\n\", p, v, n); return "
+    "CUDA_SUCCESS; }\n"
+    "CUresult cuTensorMapEncodeTiled(CUtensorMap *m, CUtensorMapDataType t, "
+    "cuuint32_t r,\n"
+    "    void *a, const cuuint64_t *e, const cuuint64_t *s, const cuuint32_t "
+    "*b,\n"
     "    const cuuint32_t *o, CUtensorMapInterleave i, CUtensorMapSwizzle w,\n"
     "    CUtensorMapL2promotion l, CUtensorMapFloatOOBfill f) {\n"
     "    (void)o; (void)i; (void)l; (void)f; memset(m, 0, sizeof *m);\n"
-    "    printf(\"map %d %u %p [%lu %lu %lu %lu %lu] [%lu %lu %lu %lu] [%u %u %u] %d\\n\", t, r, a,\n"
-    "           e[0], e[1], e[2], e[3], e[4], s[0], s[1], s[2], s[3], b[0], b[1], b[2], w);\n"
+    "    printf(\"map %d %u %p [%lu %lu %lu %lu %lu] [%lu %lu %lu %lu] [%u %u "
+    "%u] %d\\n\", t, r, a,\n"
+    "           e[0], e[1], e[2], e[3], e[4], s[0], s[1], s[2], s[3], b[0], "
+    "b[1], b[2], w);\n"
     "    return CUDA_SUCCESS; }\n"
-    "CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,\n"
-    "    unsigned by, unsigned bz, unsigned s, CUstream st, void **p, void **x) {\n"
-    "    printf(\"%s <%u %u %u> <%u %u %u> %u %p %p\", (char *)f, gx, gy, gz, bx, by, bz, s,\n"
+    "CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned "
+    "gz, unsigned bx,\n"
+    "    unsigned by, unsigned bz, unsigned s, CUstream st, void **p, void "
+    "**x) {\n"
+    "    printf(\"%s <%u %u %u> <%u %u %u> %u %p %p\", (char *)f, gx, gy, gz, "
+    "bx, by, bz, s,\n"
     "           (void *)st, (void *)x);\n"
     "    if (*(char *)f == 's')\n"
-    "        printf(\" %llx %d %ld %llx\\n\", *(CUdeviceptr *)p[0], *(int *)p[1],\n"
+    "        printf(\" %llx %d %ld %llx\\n\", *(CUdeviceptr *)p[0], *(int "
+    "*)p[1],\n"
     "               *(long *)p[2], *(CUdeviceptr *)p[3]);\n"
     "    else\n"
-    "        printf(\" %llx %g %ld %ld %ld %d %d %d %llx %llx %llx\\n\", *(CUdeviceptr *)p[0],\n"
-    "               *(float *)p[1], *(long *)p[2], *(long *)p[3], *(long *)p[4], *(int *)p[5],\n"
-    "               *(int *)p[6], *(int *)p[7], *(CUdeviceptr *)p[8], *(CUdeviceptr *)p[9],\n"
+    "        printf(\" %llx %g %ld %ld %ld %d %d %d %llx %llx %llx\\n\", "
+    "*(CUdeviceptr *)p[0],\n"
+    "               *(float *)p[1], *(long *)p[2], *(long *)p[3], *(long "
+    "*)p[4], *(int *)p[5],\n"
+    "               *(int *)p[6], *(int *)p[7], *(CUdeviceptr *)p[8], "
+    "*(CUdeviceptr *)p[9],\n"
     "               *(CUdeviceptr *)p[11]);\n"
     "    return CUDA_SUCCESS; }\n"
     "int main(void) {\n"
@@ -106,15 +126,19 @@ static const char program[] =
     "    args.q.data = 0x10000; args.k.data = 0x20000; args.v.data = 0x30000;\n"
     "    args.o.data = 0x40000; args.doc.data = 0x60000; args.cap = 30.0f;\n"
     "    printf(\"compact %d\\n\", sample_compact(&args));\n"
-    "    printf(\"workspace %ld\\n\", (long)sample_workspace_bytes(&kernel, &args));\n"
+    "    printf(\"workspace %ld\\n\", (long)sample_workspace_bytes(&kernel, "
+    "&args));\n"
     "    sample_workspace_clear(&kernel, &args, 0x200000, 0);\n"
-    "    printf(\"launch %d\\n\", sample_launch(&kernel, &args, 0x200000, (CUstream)0x77));\n"
+    "    printf(\"launch %d\\n\", sample_launch(&kernel, &args, 0x200000, "
+    "(CUstream)0x77));\n"
     "    args.kv_heads = 3;\n"
     "    printf(\"ratio %d\\n\", sample_launch(&kernel, &args, 0x200000, 0));\n"
     "    args.kv_heads = 2; args.k.stride[1] += 4;\n"
-    "    printf(\"stride %d\\n\", sample_launch(&kernel, &args, 0x200000, 0));\n"
+    "    printf(\"stride %d\\n\", sample_launch(&kernel, &args, 0x200000, "
+    "0));\n"
     "    args.k.stride[1] -= 4; args.q.data += 8;\n"
-    "    printf(\"alignment %d\\n\", sample_launch(&kernel, &args, 0x200000, 0));\n"
+    "    printf(\"alignment %d\\n\", sample_launch(&kernel, &args, 0x200000, "
+    "0));\n"
     "    args.q_len = 0;\n"
     "    printf(\"empty %d\\n\", sample_launch(&kernel, &args, 0x200000, 0));\n"
     "    return 0;\n}\n";
@@ -128,7 +152,8 @@ static const char expected[] =
     "memset 200000 0 256\n"
     "summary <6 1 1> <128 1 1> 0 0x77 (nil) 60000 134 134 200100\n"
     "map 9 5 0x20000 [64 130 1 2 2] [128 128 16640 33280] [64 64 1] 3\n"
-    "attend <2 1 1> <256 1 1> 65536 0x77 (nil) 10000 30 25600 6400 64 130 64 1 0 200000 40000\n"
+    "attend <2 1 1> <256 1 1> 65536 0x77 (nil) 10000 30 25600 6400 64 130 64 1 "
+    "0 200000 40000\n"
     "launch 0\n"
     "ratio 1\n"
     "stride 1\n"
@@ -141,8 +166,9 @@ Test(header, launches_what_the_library_would) {
     const char *include = cuda_include();
     write_header(sample_info(arena));
     write_text("main.c", program);
-    const char *output = run("gcc -std=c99 " WARNINGS " -isystem %s main.c -o main && ./main",
-                             include);
+    const char *output =
+        run("gcc -std=c99 " WARNINGS " -isystem %s main.c -o main && ./main",
+            include);
     cr_assert_str_eq(output, expected);
 }
 
@@ -152,10 +178,12 @@ Test(header, compiles_as_cxx_and_in_two_files) {
     write_text("a.cc", "#include \"sample.h\"\n#include \"sample.h\"\n"
                        "CUresult f(sample_kernel *k, sample_args *a) { return "
                        "sample_launch(k, a, 0, 0); }\n");
-    run("g++ -std=c++11 " WARNINGS " -Wno-unused-function -isystem %s -c a.cc", include);
+    run("g++ -std=c++11 " WARNINGS " -Wno-unused-function -isystem %s -c a.cc",
+        include);
 }
 
-/* Names that are legal in a spec and not in C, or that the header uses itself. */
+/* Names that are legal in a spec and not in C, or that the header uses
+ * itself. */
 Test(header, names_of_the_spec_cannot_break_it) {
     const char *include = cuda_include();
     struct kernel_info *info = sample_info(arena);
@@ -170,9 +198,13 @@ Test(header, names_of_the_spec_cannot_break_it) {
     cr_assert_null(kernel_info_check(info, arena));
     write_header(info);
     write_text("a.c", "#include \"sample.h\"\n"
-                      "int f(struct sample_args *a) { return a->int__ + a->x_attn_kernel; }\n");
-    run("gcc -std=c99 " WARNINGS " -Wno-unused-function -isystem %s -c a.c", include);
-    run("g++ -x c++ -std=c++11 " WARNINGS " -Wno-unused-function -isystem %s -c a.c", include);
+                      "int f(struct sample_args *a) { return a->int__ + "
+                      "a->x_attn_kernel; }\n");
+    run("gcc -std=c99 " WARNINGS " -Wno-unused-function -isystem %s -c a.c",
+        include);
+    run("g++ -x c++ -std=c++11 " WARNINGS
+        " -Wno-unused-function -isystem %s -c a.c",
+        include);
 }
 
 Test(header, same_input_same_bytes) {

@@ -69,14 +69,17 @@ static MlirOperation begin(void) {
 
 Test(ir_build, constants_and_arithmetic) {
     MlirOperation f = begin();
-    MlirValue x = ir_func_arg(f, 0), y = ir_func_arg(f, 1), z = ir_func_arg(f, 2);
+    MlirValue x = ir_func_arg(f, 0), y = ir_func_arg(f, 1),
+              z = ir_func_arg(f, 2);
 /* "arith.addf" and the like take floats. */
 #define is_float(mlir) (mlir[strlen(mlir) - 1] == 'f')
-#define OP(name, mlir) ir_##name(&b, is_float(mlir) ? z : x, is_float(mlir) ? z : y);
+#define OP(name, mlir) \
+    ir_##name(&b, is_float(mlir) ? z : x, is_float(mlir) ? z : y);
     IR_BINARY_OPS(OP)
 #undef OP
     ir_exp2(&b, z), ir_absi(&b, x), ir_ctpop(&b, x), ir_roundeven(&b, z);
-    ir_sitofp(&b, x, ir_type_f32(context)), ir_fptosi(&b, z, ir_type_i32(context));
+    ir_sitofp(&b, x, ir_type_f32(context)),
+        ir_fptosi(&b, z, ir_type_i32(context));
     ir_select(&b, ir_cmpi(&b, IR_SLE, x, y), x, y);
     ir_not(&b, ir_cmpf(&b, IR_UNO, z, z));
     b.contract = true;
@@ -103,7 +106,8 @@ Test(ir_build, constants_are_read_back) {
     cr_assert(ir_constant_int(ir_const_bool(&b, true), &whole) && whole == 1);
     cr_assert(ir_constant_float(ir_const_f32(&b, 0.5f), &real) && real == 0.5);
     MlirType row = ir_type_tile(ir_type_f32(context), 64, 1);
-    cr_assert(ir_constant_float(ir_splat(&b, row, INFINITY), &real) && isinf(real));
+    cr_assert(ir_constant_float(ir_splat(&b, row, INFINITY), &real) &&
+              isinf(real));
     cr_assert(!ir_constant_int(ir_const_f32(&b, 1), &whole));
     ir_return(&b, NULL, 0);
 }
@@ -111,14 +115,17 @@ Test(ir_build, constants_are_read_back) {
 Test(ir_build, tiles) {
     MlirOperation f = begin();
     MlirType f32 = ir_type_f32(context);
-    MlirValue row = ir_row_positions(&b, 64), column = ir_column_positions(&b, 32);
+    MlirValue row = ir_row_positions(&b, 64),
+              column = ir_column_positions(&b, 32);
     MlirType tile = ir_type_tile(ir_type_i32(context), 64, 32);
-    MlirValue difference = ir_subi(&b, ir_broadcast(&b, row, tile), ir_broadcast(&b, column, tile));
+    MlirValue difference = ir_subi(&b, ir_broadcast(&b, row, tile),
+                                   ir_broadcast(&b, column, tile));
     MlirValue scores = ir_sitofp(&b, difference, f32);
     MlirValue maximum = ir_reduce_columns(&b, IR_REDUCE_MAXNUMF, scores);
     cr_assert(ir_is_row(mlirValueGetType(maximum)));
     cr_assert(ir_is_column(mlirValueGetType(column)));
-    cr_assert(ir_is_tile(mlirValueGetType(scores)) && ir_is_f32(mlirValueGetType(scores)));
+    cr_assert(ir_is_tile(mlirValueGetType(scores)) &&
+              ir_is_f32(mlirValueGetType(scores)));
     ir_broadcast(&b, ir_func_arg(f, 2), ir_type_tile(f32, 64, 1));
     ir_return(&b, NULL, 0);
     expect(checked(), "vector.multi_reduction <maxnumf>");
@@ -126,10 +133,12 @@ Test(ir_build, tiles) {
 
 Test(ir_build, control_flow) {
     MlirOperation f = begin();
-    MlirValue n = ir_func_arg(f, 0), zero = ir_const_i32(&b, 0), one = ir_const_i32(&b, 1);
+    MlirValue n = ir_func_arg(f, 0), zero = ir_const_i32(&b, 0),
+              one = ir_const_i32(&b, 1);
     struct ir_for loop = ir_for_begin(&b, zero, n, one, &zero, 1);
     MlirType i32 = ir_type_i32(context);
-    struct ir_if branch = ir_if_begin(&b, ir_cmpi(&b, IR_SLT, loop.iv, n), &i32, 1, true);
+    struct ir_if branch =
+        ir_if_begin(&b, ir_cmpi(&b, IR_SLT, loop.iv, n), &i32, 1, true);
     ir_if_else(&b, &branch, &one, 1);
     ir_if_end(&b, &branch, &zero, 1);
     MlirValue sum = ir_addi(&b, ir_for_arg(&loop, 0), ir_result(branch.op, 0));
@@ -140,7 +149,8 @@ Test(ir_build, control_flow) {
     ir_while_do(&b, &search, ir_cmpi(&b, IR_SLT, i, n), &i, 1);
     MlirValue next = ir_addi(&b, ir_while_arg(&search, 1, 0), one);
     ir_while_end(&b, &search, &next, 1);
-    struct ir_if alone = ir_if_begin(&b, ir_const_bool(&b, true), NULL, 0, false);
+    struct ir_if alone =
+        ir_if_begin(&b, ir_const_bool(&b, true), NULL, 0, false);
     ir_barrier(&b);
     ir_if_end(&b, &alone, NULL, 0);
     ir_return(&b, NULL, 0);
@@ -152,14 +162,23 @@ Test(ir_build, control_flow) {
 Test(ir_build, attention_ops) {
     MlirType bf16 = ir_type_bf16(context), f32 = ir_type_f32(context);
     MlirType i32 = ir_type_i32(context), qkvo = ir_type_qkvo(bf16, 64);
-    MlirType args[] = {qkvo, qkvo, qkvo, qkvo, ir_type_tensor(f32, 3), i32, ir_type_tensor(i32, 2)};
+    MlirType args[] = {qkvo,
+                       qkvo,
+                       qkvo,
+                       qkvo,
+                       ir_type_tensor(f32, 3),
+                       i32,
+                       ir_type_tensor(i32, 2)};
     MlirOperation f = ir_func(&b, "f", false, args, 7, NULL, 0);
     ir_at_end(&b, ir_func_body(f));
-    MlirValue q = ir_func_arg(f, 0), k = ir_func_arg(f, 1), v = ir_func_arg(f, 2);
+    MlirValue q = ir_func_arg(f, 0), k = ir_func_arg(f, 1),
+              v = ir_func_arg(f, 2);
     MlirValue n = ir_func_arg(f, 5);
-    ir_attention(&b, &(struct ir_attention){q, k, v, ir_func_arg(f, 3), ir_func_arg(f, 4),
+    ir_attention(&b, &(struct ir_attention){q, k, v, ir_func_arg(f, 3),
+                                            ir_func_arg(f, 4),
                                             ir_const_f32(&b, 0.125f), 0});
-    MlirValue q_s = ir_load(&b, "q", q, n, n, n, n, 64), k_s = ir_load(&b, "k", k, n, n, n, n, 32);
+    MlirValue q_s = ir_load(&b, "q", q, n, n, n, n, 64),
+              k_s = ir_load(&b, "k", k, n, n, n, n, 32);
     MlirValue v_s = ir_load(&b, "v", v, n, n, n, n, 32);
     MlirValue s = ir_dot(&b, ir_fragments(&b, q_s), k_s,
                          ir_splat(&b, ir_type_tile(f32, 64, 32), 0), true);
@@ -167,24 +186,30 @@ Test(ir_build, attention_ops) {
     MlirValue m = ir_splat(&b, ir_type_tile(f32, 64, 1), -INFINITY);
     MlirValue l = ir_splat(&b, ir_type_tile(f32, 64, 4), 0);
     MlirOperation step = ir_softmax_step(&b, acc, m, l, s, v_s);
-    MlirOperation end = ir_softmax_finish(&b, ir_result(step, 0), ir_result(step, 1),
-                                          ir_result(step, 2));
+    MlirOperation end = ir_softmax_finish(
+        &b, ir_result(step, 0), ir_result(step, 1), ir_result(step, 2));
     ir_partial_sum(&b, s, l), ir_mul_rp(&b, m, m);
-    ir_store(&b, ir_truncf(&b, ir_result(end, 0), bf16), ir_func_arg(f, 3), n, n, n, n, false);
+    ir_store(&b, ir_truncf(&b, ir_result(end, 0), bf16), ir_func_arg(f, 3), n,
+             n, n, n, false);
     ir_store(&b, ir_result(end, 1), ir_func_arg(f, 4), n, n, n, n, true);
-    ir_ballot(&b, ir_const_bool(&b, true)), ir_warp_reduce(&b, "minsi", ir_lane_id(&b));
+    ir_ballot(&b, ir_const_bool(&b, true)),
+        ir_warp_reduce(&b, "minsi", ir_lane_id(&b));
     MlirType stages = ir_type_shared(bf16, 3, (int64_t[]){2, 32, 64});
-    MlirValue buffer = ir_shared(&b, stages, &(struct ir_shared){"k", 0, 8, 3, 0});
+    MlirValue buffer =
+        ir_shared(&b, stages, &(struct ir_shared){"k", 0, 8, 3, 0});
     ir_copy_async(&b, k, n, n, n, n, ir_stage(&b, buffer, n));
     ir_commit_group(&b), ir_wait_group(&b, 1);
-    MlirValue list = ir_shared(&b, ir_type_shared(i32, 1, (int64_t[]){32}),
-                               &(struct ir_shared){.name = "list", .byte_offset = 4096});
+    MlirValue list =
+        ir_shared(&b, ir_type_shared(i32, 1, (int64_t[]){32}),
+                  &(struct ir_shared){.name = "list", .byte_offset = 4096});
     ir_store_element(&b, ir_dim(&b, ir_func_arg(f, 6), 1), list, &n, 1);
     MlirValue read[] = {n, ir_column_positions(&b, 32)};
-    cr_assert(ir_is_column(mlirValueGetType(ir_read(&b, ir_func_arg(f, 6), read, 2))));
+    cr_assert(ir_is_column(
+        mlirValueGetType(ir_read(&b, ir_func_arg(f, 6), read, 2))));
     ir_block_id(&b), ir_thread_id(&b), ir_subgroup_id(&b);
     ir_return(&b, NULL, 0);
-    ir_set_kernel_kind(f, "main"), ir_set_kernel_tile(f, 64, 32), ir_set_kernel_warps(f, 4);
+    ir_set_kernel_kind(f, "main"), ir_set_kernel_tile(f, 64, 32),
+        ir_set_kernel_warps(f, 4);
     const char *grid[] = {"q_len", "64", "ceildiv"};
     ir_set_kernel_grid(f, grid, 3);
     const char *text = checked();
@@ -197,13 +222,15 @@ Test(ir_build, attention_ops) {
 Test(ir_build, arguments_are_appended) {
     MlirOperation f = begin();
     ir_return(&b, NULL, 0);
-    ir_func_set_arg_attr(f, 0, "attn.arg", ir_attr_string(context, "size:batch"));
+    ir_func_set_arg_attr(f, 0, "attn.arg",
+                         ir_attr_string(context, "size:batch"));
     ir_func_add_arg(f, ir_type_workspace(ir_type_i32(context)), "workspace:0");
     const char *words[] = {"kv_len", "8", "mul"};
     ir_set_workspace_bytes(f, 3, words, 3);
     size_t index = 0, count = 0;
     cr_assert(ir_func_find_arg(f, "workspace:0", &index) && index == 3);
-    const char **back = ir_words(arena, ir_func_arg_attr(f, 3, "attn.workspace_bytes"), &count);
+    const char **back =
+        ir_words(arena, ir_func_arg_attr(f, 3, "attn.workspace_bytes"), &count);
     cr_assert(count == 3 && strcmp(back[2], "mul") == 0);
     expect(checked(), "attn.arg = \"workspace:0\"");
 }
@@ -213,15 +240,18 @@ Test(ir_build, inlining_keeps_row_quantities) {
     MlirType args[] = {i32, i32, i32};
     MlirOperation callee = ir_func(&b, "mask", true, args, 3, &i1, 1);
     ir_at_end(&b, ir_func_body(callee));
-    MlirValue shifted = ir_addi(&b, ir_func_arg(callee, 0), ir_func_arg(callee, 2));
+    MlirValue shifted =
+        ir_addi(&b, ir_func_arg(callee, 0), ir_func_arg(callee, 2));
     MlirValue keep = ir_cmpi(&b, IR_SLE, ir_func_arg(callee, 1), shifted);
     ir_return(&b, &keep, 1);
     ir_at_end(&b, mlirModuleGetBody(module));
     MlirOperation f = begin();
-    MlirValue actual[] = {ir_row_positions(&b, 64), ir_column_positions(&b, 32), ir_func_arg(f, 0)};
+    MlirValue actual[] = {ir_row_positions(&b, 64), ir_column_positions(&b, 32),
+                          ir_func_arg(f, 0)};
     MlirValue result;
     ir_inline(&b, callee, actual, 3, &result);
-    cr_assert(ir_is_tile(mlirValueGetType(result)) && ir_is_bool(mlirValueGetType(result)));
+    cr_assert(ir_is_tile(mlirValueGetType(result)) &&
+              ir_is_bool(mlirValueGetType(result)));
     ir_return(&b, NULL, 0);
     const char *text = checked();
     expect(text, "vector.broadcast %arg0 : i32 to vector<64x1xi32>");
@@ -233,7 +263,8 @@ Test(ir_build, inlining_calls_extern_functions_on_elements) {
     MlirType i32 = ir_type_i32(context), f32 = ir_type_f32(context);
     MlirType args[] = {i32, i32};
     MlirOperation decay = ir_extern_func(top, arena, "decay", args, 2, f32);
-    cr_assert(mlirOperationEqual(decay, ir_extern_func(top, arena, "decay", args, 2, f32)));
+    cr_assert(mlirOperationEqual(
+        decay, ir_extern_func(top, arena, "decay", args, 2, f32)));
     MlirOperation callee = ir_func(&b, "score", true, args, 2, &f32, 1);
     ir_at_end(&b, ir_func_body(callee));
     MlirValue passed[] = {ir_func_arg(callee, 0), ir_func_arg(callee, 1)};
@@ -246,8 +277,10 @@ Test(ir_build, inlining_calls_extern_functions_on_elements) {
     cr_assert(ir_is_row(mlirValueGetType(result)));
     ir_return(&b, NULL, 0);
     const char *text = checked();
-    expect(text, "func.func private @decay.64x1(vector<64x1xi32>, vector<64x1xi32>) -> "
-                 "vector<64x1xf32> attributes {attn.extern = \"decay\"}");
+    expect(
+        text,
+        "func.func private @decay.64x1(vector<64x1xi32>, vector<64x1xi32>) -> "
+        "vector<64x1xf32> attributes {attn.extern = \"decay\"}");
     expect(text, "call @decay.64x1");
 }
 
@@ -256,7 +289,8 @@ Test(ir_build, inlining_remaps_nested_regions) {
     MlirOperation callee = ir_func(&b, "sum", true, &i32, 1, &i32, 1);
     ir_at_end(&b, ir_func_body(callee));
     MlirValue n = ir_func_arg(callee, 0), zero = ir_const_i32(&b, 0);
-    struct ir_for loop = ir_for_begin(&b, zero, n, ir_const_i32(&b, 1), &zero, 1);
+    struct ir_for loop =
+        ir_for_begin(&b, zero, n, ir_const_i32(&b, 1), &zero, 1);
     MlirValue next = ir_addi(&b, ir_for_arg(&loop, 0), n);
     ir_for_end(&b, &loop, &next, 1);
     MlirValue sum = ir_result(loop.op, 0);
@@ -289,5 +323,6 @@ Test(ir_build, locations) {
         mlirAttributeGetNull());
     cr_assert(ir_location_place(fused, &file, &line, &column));
     cr_assert(strcmp(file, "window.attn") == 0 && line == 7 && column == 12);
-    cr_assert(!ir_location_place(mlirLocationUnknownGet(context), &file, &line, &column));
+    cr_assert(!ir_location_place(mlirLocationUnknownGet(context), &file, &line,
+                                 &column));
 }

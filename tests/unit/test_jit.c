@@ -1,5 +1,5 @@
-/* PTX to cubin with the machine's own CUDA toolkit; skipped with a word without one.
- * Which way is missing is simulated by an environment that hides it. */
+/* PTX to cubin with the machine's own CUDA toolkit; skipped with a word without
+ * one. Which way is missing is simulated by an environment that hides it. */
 #include <criterion/criterion.h>
 
 #include <stdio.h>
@@ -16,7 +16,8 @@ static const char plain_ptx[] =
     ".visible .entry twice(.param .u64 p)\n{\n"
     "  .reg .b64 %a;\n  .reg .f32 %x;\n"
     "  ld.param.u64 %a, [p];\n  cvta.to.global.u64 %a, %a;\n"
-    "  ld.global.f32 %x, [%a];\n  add.f32 %x, %x, %x;\n  st.global.f32 [%a], %x;\n"
+    "  ld.global.f32 %x, [%a];\n  add.f32 %x, %x, %x;\n  st.global.f32 [%a], "
+    "%x;\n"
     "  ret;\n}\n";
 
 static const char calling_ptx[] =
@@ -24,19 +25,20 @@ static const char calling_ptx[] =
     ".extern .func (.param .b32 result) decay(.param .b32 distance);\n"
     ".visible .entry attend(.param .u64 p)\n{\n"
     "  .reg .b64 %a;\n  .reg .b32 %x;\n"
-    "  ld.param.u64 %a, [p];\n  cvta.to.global.u64 %a, %a;\n  ld.global.b32 %x, [%a];\n"
+    "  ld.param.u64 %a, [p];\n  cvta.to.global.u64 %a, %a;\n  ld.global.b32 "
+    "%x, [%a];\n"
     "  {\n  .param .b32 d; .param .b32 r;\n  st.param.b32 [d], %x;\n"
     "  call.uni (r), decay, (d);\n  ld.param.b32 %x, [r];\n  }\n"
     "  st.global.b32 [%a], %x;\n  ret;\n}\n";
 
 static const struct rt_cuda_source decay = {
-    "specs/decay.cu",
-    "#include <cuda_fp16.h>\n"
-    "extern \"C\" __device__ float decay(int d) { return exp2f(-0.1f * (float)d); }\n"};
+    "specs/decay.cu", "#include <cuda_fp16.h>\n"
+                      "extern \"C\" __device__ float decay(int d) { return "
+                      "exp2f(-0.1f * (float)d); }\n"};
 
 static struct rt_jit_input input_of(const char *ptx, const char *arch) {
-    return (struct rt_jit_input){.name = "test", .ptx = ptx, .ptx_size = strlen(ptx),
-                                 .arch = arch};
+    return (struct rt_jit_input){
+        .name = "test", .ptx = ptx, .ptx_size = strlen(ptx), .arch = arch};
 }
 
 /* Ends the test, saying why, when a tool is missing. */
@@ -49,7 +51,8 @@ static void skip_without(struct attn_status *status) {
     cr_skip_test("%s", reason);
 }
 
-/* An ELF file for CUDA; byte 7 is its OS ABI (older toolkits 0x33, newer 0x41). */
+/* An ELF file for CUDA; byte 7 is its OS ABI (older toolkits 0x33, newer
+ * 0x41). */
 static void expect_cubin(const void *data, size_t size) {
     cr_assert_gt(size, 64);
     cr_assert_arr_eq(data, "\177ELF\2\1\1", 7);
@@ -123,7 +126,8 @@ Test(jit, unknown_architecture_is_unavailable) {
     void *cubin = NULL;
     size_t size = 0;
     struct attn_status *status = rt_jit_cubin(&input, &cubin, &size);
-    cr_assert_eq(attn_status_code(status), ATTN_UNAVAILABLE, "%s", attn_status_text(status));
+    cr_assert_eq(attn_status_code(status), ATTN_UNAVAILABLE, "%s",
+                 attn_status_text(status));
     attn_status_destroy(status);
 }
 
@@ -144,15 +148,16 @@ Test(jit, missing_extern_function_is_named) {
 }
 
 Test(jit, nvrtc_errors_show_the_files_lines) {
-    struct rt_cuda_source broken = {"specs/broken.cu", "\n\nextern \"C\" __device__ float f(int d)"
-                                                       " { return oops; }\n"};
+    struct rt_cuda_source broken = {"specs/broken.cu",
+                                    "\n\nextern \"C\" __device__ float f(int d)"
+                                    " { return oops; }\n"};
     struct strbuf ptx;
     strbuf_init(&ptx, NULL);
     struct attn_status *status = rt_nvrtc_compile(&broken, "sm_80", &ptx);
     skip_without(status);
     cr_assert_eq(attn_status_code(status), ATTN_TOOLKIT);
-    cr_assert_not_null(strstr(attn_status_text(status), "specs/broken.cu(3)"), "%s",
-                       attn_status_text(status));
+    cr_assert_not_null(strstr(attn_status_text(status), "specs/broken.cu(3)"),
+                       "%s", attn_status_text(status));
     cr_assert_eq(ptx.length, 0);
     attn_status_destroy(status);
     strbuf_destroy(&ptx);
@@ -185,8 +190,9 @@ Test(jit, tool_that_fails_is_shown_with_its_output) {
     size_t size = 0;
     struct attn_status *status = rt_jit_ptxas(&input, &cubin, &size);
     cr_assert_eq(attn_status_code(status), ATTN_TOOLKIT);
-    cr_assert_not_null(strstr(attn_status_text(status), "exit status 7)\nout of luck"), "%s",
-                       attn_status_text(status));
+    cr_assert_not_null(
+        strstr(attn_status_text(status), "exit status 7)\nout of luck"), "%s",
+        attn_status_text(status));
     attn_status_destroy(status);
     input.sources = &decay;
     input.source_count = 1;
@@ -201,20 +207,23 @@ Test(jit, tool_that_fails_is_shown_with_its_output) {
 
 Test(jit, missing_library_says_where_it_was_searched) {
     const struct rt_library absent = {
-        .title = "libabsent", .names = (const char *const[]){"libabsent.so.1", NULL}};
+        .title = "libabsent",
+        .names = (const char *const[]){"libabsent.so.1", NULL}};
     struct attn_status *status = rt_library_open(&absent, NULL);
     cr_assert_eq(attn_status_code(status), ATTN_UNAVAILABLE);
     cr_assert_not_null(strstr(attn_status_text(status), "libabsent not found"));
     attn_status_destroy(status);
     static const struct rt_symbol symbols[] = {{"no_such_function", true, 0}};
-    const struct rt_library libc = {.title = "libc",
-                                           .names = (const char *const[]){"libc.so.6", NULL},
-                                           .symbols = symbols,
-                                           .symbol_count = 1};
+    const struct rt_library libc = {
+        .title = "libc",
+        .names = (const char *const[]){"libc.so.6", NULL},
+        .symbols = symbols,
+        .symbol_count = 1};
     void *table = NULL;
     status = rt_library_open(&libc, &table);
-    cr_assert_str_eq(attn_status_text(status),
-                     "libc on this machine is too old: it lacks no_such_function");
+    cr_assert_str_eq(
+        attn_status_text(status),
+        "libc on this machine is too old: it lacks no_such_function");
     attn_status_destroy(status);
 }
 

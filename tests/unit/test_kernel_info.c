@@ -1,4 +1,5 @@
-/* kernel_info: expressions against C's arithmetic, the stored form and its reader. */
+/* kernel_info: expressions against C's arithmetic, the stored form and its
+ * reader. */
 #include <criterion/criterion.h>
 
 #include <stdlib.h>
@@ -8,13 +9,19 @@
 #include "support/strbuf.h"
 
 static struct arena *arena;
-static void setup(void) { arena = arena_create(); }
-static void teardown(void) { arena_destroy(arena); }
+static void setup(void) {
+    arena = arena_create();
+}
+static void teardown(void) {
+    arena_destroy(arena);
+}
 TestSuite(kernel_info, .init = setup, .fini = teardown);
 
 static const uint32_t bits[] = {7, 0, (uint32_t)-3};
-static const struct size_env env = {
-    .sizes = {2, 8, 4, 1000, 77}, .scalars = bits, .scalar_count = 3, .sm_count = 132};
+static const struct size_env env = {.sizes = {2, 8, 4, 1000, 77},
+                                    .scalars = bits,
+                                    .scalar_count = 3,
+                                    .sm_count = 132};
 
 /* a op b, both constants; `good` says whether it may succeed. */
 static int64_t compute(enum size_op op, int64_t a, int64_t b, bool *good) {
@@ -33,24 +40,25 @@ Test(kernel_info, binary_operations) {
         enum size_op op;
         int64_t a, b, want;
     } rows[] = {
-        {SIZE_OP_ADD, 3, -5, -2},          {SIZE_OP_SUB, 3, -5, 8},
-        {SIZE_OP_MUL, -3, 5, -15},         {SIZE_OP_FLOORDIV, -7, 2, -4},
-        {SIZE_OP_FLOORDIV, 7, -2, -4},     {SIZE_OP_FLOORMOD, -7, 3, 2},
-        {SIZE_OP_FLOORMOD, 7, -3, -2},     {SIZE_OP_CEILDIV, 7, 2, 4},
-        {SIZE_OP_CEILDIV, -7, 2, -3},      {SIZE_OP_CEILDIV, 8, 2, 4},
-        {SIZE_OP_MIN, 3, -5, -5},          {SIZE_OP_MAX, 3, -5, 3},
-        {SIZE_OP_AND, 12, 10, 8},          {SIZE_OP_OR, 12, 10, 14},
-        {SIZE_OP_XOR, 12, 10, 6},          {SIZE_OP_SHL, 3, 33, 6},
-        {SIZE_OP_SHR, -8, 1, -4},          {SIZE_OP_LT, 1, 2, 1},
-        {SIZE_OP_LE, 2, 2, 1},             {SIZE_OP_EQ, 2, 3, 0},
-        {SIZE_OP_NE, 2, 3, 1},             {SIZE_OP_NEG, 5, 0, -5},
-        {SIZE_OP_NOT, 5, 0, -6},           {SIZE_OP_ABS, -5, 0, 5},
+        {SIZE_OP_ADD, 3, -5, -2},      {SIZE_OP_SUB, 3, -5, 8},
+        {SIZE_OP_MUL, -3, 5, -15},     {SIZE_OP_FLOORDIV, -7, 2, -4},
+        {SIZE_OP_FLOORDIV, 7, -2, -4}, {SIZE_OP_FLOORMOD, -7, 3, 2},
+        {SIZE_OP_FLOORMOD, 7, -3, -2}, {SIZE_OP_CEILDIV, 7, 2, 4},
+        {SIZE_OP_CEILDIV, -7, 2, -3},  {SIZE_OP_CEILDIV, 8, 2, 4},
+        {SIZE_OP_MIN, 3, -5, -5},      {SIZE_OP_MAX, 3, -5, 3},
+        {SIZE_OP_AND, 12, 10, 8},      {SIZE_OP_OR, 12, 10, 14},
+        {SIZE_OP_XOR, 12, 10, 6},      {SIZE_OP_SHL, 3, 33, 6},
+        {SIZE_OP_SHR, -8, 1, -4},      {SIZE_OP_LT, 1, 2, 1},
+        {SIZE_OP_LE, 2, 2, 1},         {SIZE_OP_EQ, 2, 3, 0},
+        {SIZE_OP_NE, 2, 3, 1},         {SIZE_OP_NEG, 5, 0, -5},
+        {SIZE_OP_NOT, 5, 0, -6},       {SIZE_OP_ABS, -5, 0, 5},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bool good = false;
         int64_t got = compute(rows[i].op, rows[i].a, rows[i].b, &good);
         cr_assert(good && got == rows[i].want, "%s %ld %ld gave %ld",
-                  size_op_text(rows[i].op), (long)rows[i].a, (long)rows[i].b, (long)got);
+                  size_op_text(rows[i].op), (long)rows[i].a, (long)rows[i].b,
+                  (long)got);
     }
 }
 
@@ -59,11 +67,11 @@ Test(kernel_info, evaluation_fails_instead_of_wrapping) {
         enum size_op op;
         int64_t a, b;
     } rows[] = {
-        {SIZE_OP_FLOORDIV, 1, 0},          {SIZE_OP_FLOORMOD, 1, 0},
-        {SIZE_OP_CEILDIV, 1, 0},           {SIZE_OP_FLOORDIV, INT64_MIN, -1},
-        {SIZE_OP_ADD, INT64_MAX, 1},       {SIZE_OP_SUB, INT64_MIN, 1},
-        {SIZE_OP_MUL, INT64_MAX, 2},       {SIZE_OP_SHL, INT64_MAX, 1},
-        {SIZE_OP_NEG, INT64_MIN, 0},       {SIZE_OP_ABS, INT64_MIN, 0},
+        {SIZE_OP_FLOORDIV, 1, 0},    {SIZE_OP_FLOORMOD, 1, 0},
+        {SIZE_OP_CEILDIV, 1, 0},     {SIZE_OP_FLOORDIV, INT64_MIN, -1},
+        {SIZE_OP_ADD, INT64_MAX, 1}, {SIZE_OP_SUB, INT64_MIN, 1},
+        {SIZE_OP_MUL, INT64_MAX, 2}, {SIZE_OP_SHL, INT64_MAX, 1},
+        {SIZE_OP_NEG, INT64_MIN, 0}, {SIZE_OP_ABS, INT64_MIN, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         bool good = true;
@@ -97,8 +105,12 @@ Test(kernel_info, malformed_code_is_refused) {
     struct size_step unknown[] = {{(enum size_op)99, 1}};
     struct size_step size[] = {{SIZE_OP_SIZE, SIZE_COUNT}};
     struct size_step param[] = {{SIZE_OP_PARAM, 3}};
-    struct size_expr exprs[] = {{deep, SIZE_EXPR_MAX_DEPTH + 1}, {missing, 2}, {leftover, 2},
-                                {unknown, 1}, {size, 1}, {param, 1}};
+    struct size_expr exprs[] = {{deep, SIZE_EXPR_MAX_DEPTH + 1},
+                                {missing, 2},
+                                {leftover, 2},
+                                {unknown, 1},
+                                {size, 1},
+                                {param, 1}};
     for (size_t i = 0; i < sizeof exprs / sizeof *exprs; i++) {
         int64_t value = 1;
         cr_assert(!size_expr_eval(&exprs[i], &env, &value), "case %zu", i);
@@ -157,7 +169,8 @@ Test(kernel_info, stored_form_round_trips) {
 
 Test(kernel_info, reader_names_the_line) {
     struct kernel_info read;
-    const char *text = "attn-kernel-info 1\nattention x sm_80 bf17 64 64 0 1 1\n";
+    const char *text =
+        "attn-kernel-info 1\nattention x sm_80 bf17 64 64 0 1 1\n";
     const char *fault = kernel_info_read(text, strlen(text), arena, &read);
     cr_assert_str_eq(fault, "line 2: expected a type, found 'bf17'");
 }
@@ -180,7 +193,7 @@ Test(kernel_info, truncated_text_is_refused) {
     char *text = stored(sample_info(arena));
     for (size_t length = 0; length < strlen(text); length++)
         cr_assert_not_null(kernel_info_read(text, length, arena, &read),
-                  "%zu bytes", length);
+                           "%zu bytes", length);
 }
 
 /* Bytes changed at random: an error, or something that passes every check. */
@@ -192,7 +205,8 @@ Test(kernel_info, damaged_text_never_gives_an_unchecked_result) {
         struct arena *scratch = arena_create();
         char *copy = arena_strndup(scratch, text, length);
         for (int i = 0; i < 1 + round % 3; i++)
-            copy[(size_t)rand_r(&seed) % length] = "0123456789 \nabz-\x80\0"[rand_r(&seed) % 18];
+            copy[(size_t)rand_r(&seed) % length] =
+                "0123456789 \nabz-\x80\0"[rand_r(&seed) % 18];
         struct kernel_info read;
         if (kernel_info_read(copy, length, scratch, &read) == NULL) {
             cr_assert_null(kernel_info_check(&read, scratch));
@@ -209,11 +223,12 @@ Test(kernel_info, check_finds_broken_rules) {
     struct kernel_info *info = sample_info(arena);
     info->entries[0].name = "window$summary";
     cr_assert_null(kernel_info_check(info, arena));
-#define BROKEN(change)                                                                      \
-    do {                                                                                    \
-        info = sample_info(arena);                                                          \
-        change;                                                                             \
-        cr_assert_not_null(kernel_info_check(info, arena), "%s passed", #change); \
+#define BROKEN(change)                                                  \
+    do {                                                                \
+        info = sample_info(arena);                                      \
+        change;                                                         \
+        cr_assert_not_null(kernel_info_check(info, arena), "%s passed", \
+                           #change);                                    \
     } while (0)
     BROKEN(info->name = "two words");
     BROKEN(info->name = "");
@@ -229,7 +244,8 @@ Test(kernel_info, check_finds_broken_rules) {
     BROKEN(info->tensors[SAMPLE_DOC].rank = 9);
     BROKEN(info->scalars[SAMPLE_FLAG].default_bits = 2);
     BROKEN(info->scalars[SAMPLE_FLAG].type = SCALAR_F16);
-    BROKEN(info->scalars[SAMPLE_WINDOW].type = SCALAR_F32); /* an extent reads it */
+    BROKEN(info->scalars[SAMPLE_WINDOW].type =
+               SCALAR_F32); /* an extent reads it */
     BROKEN(info->tensor_maps[0].swizzle_bytes = 48);
     BROKEN(info->tensor_maps[0].panel_columns = 48);
     BROKEN(info->entries[0].threads = 1025);
@@ -248,11 +264,13 @@ Test(kernel_info, json_names_everything) {
         "\"name\": \"sample\"",
         "{\"name\": \"doc\", \"type\": \"i32\", \"used\": true, "
         "\"extents\": [\"batch\", \"kv_len + attn_floordiv(window, 16)\"]}",
-        "{\"name\": \"window\", \"type\": \"i32\", \"used\": true, \"default\": 64}",
+        "{\"name\": \"window\", \"type\": \"i32\", \"used\": true, "
+        "\"default\": 64}",
         "{\"kind\": \"stride\", \"bytes\": 8, \"tensor\": \"q\", \"axis\": 2}",
         "{\"kind\": \"tensor_map\", \"bytes\": 128, \"map\": 0}",
         "\"workspace_bytes\": \"256 + (attn_ceildiv(kv_len, 64) * 8)\"",
     };
     for (size_t i = 0; i < sizeof needles / sizeof *needles; i++)
-        cr_assert(strstr(text.data, needles[i]) != NULL, "no %s in\n%s", needles[i], text.data);
+        cr_assert(strstr(text.data, needles[i]) != NULL, "no %s in\n%s",
+                  needles[i], text.data);
 }

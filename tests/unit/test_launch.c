@@ -1,5 +1,5 @@
-/* Loading and launching on a recorded driver: what reaches the kernels, and that
- * every wrong argument is named before anything is launched. */
+/* Loading and launching on a recorded driver: what reaches the kernels, and
+ * that every wrong argument is named before anything is launched. */
 #include <criterion/criterion.h>
 
 #include <stdlib.h>
@@ -26,7 +26,8 @@ static struct attn_tensor_arg captured[2];
 static struct attn_param_arg params[3];
 static struct attn_args args;
 
-static void set_tensor(int i, uint8_t code, uint8_t bits, int rank, const int64_t *shape) {
+static void set_tensor(int i, uint8_t code, uint8_t bits, int rank,
+                       const int64_t *shape) {
     memcpy(shapes[i], shape, (size_t)rank * sizeof *shape);
     int64_t stride = 1;
     for (int axis = rank - 1; axis >= 0; axis--) {
@@ -34,16 +35,21 @@ static void set_tensor(int i, uint8_t code, uint8_t bits, int rank, const int64_
         stride *= shape[axis];
     }
     tensors[i] = (DLTensor){.data = (void *)(uintptr_t)(0x10000 * (i + 1)),
-                            .device = {kDLCUDA, 0}, .ndim = rank, .dtype = {code, bits, 1},
-                            .shape = shapes[i], .strides = strides[i]};
+                            .device = {kDLCUDA, 0},
+                            .ndim = rank,
+                            .dtype = {code, bits, 1},
+                            .shape = shapes[i],
+                            .strides = strides[i]};
 }
 
 static void setup(void) {
     fake_reset();
     arena = arena_create();
     info = sample_info(arena);
-    cr_assert_null(rt_kernel_create(fake_driver(), &device, info, "image", &kernel));
-    frame = rt_frame_init(kernel, aligned_alloc(RT_FRAME_ALIGN, kernel->frame_bytes));
+    cr_assert_null(
+        rt_kernel_create(fake_driver(), &device, info, "image", &kernel));
+    frame = rt_frame_init(kernel,
+                          aligned_alloc(RT_FRAME_ALIGN, kernel->frame_bytes));
     set_tensor(0, kDLBfloat, 16, 4, (int64_t[]){BATCH, HEADS, Q_LEN, D});
     set_tensor(1, kDLBfloat, 16, 4, (int64_t[]){BATCH, KV_HEADS, KV_LEN, D});
     set_tensor(2, kDLBfloat, 16, 4, (int64_t[]){BATCH, KV_HEADS, KV_LEN, D});
@@ -56,8 +62,10 @@ static void setup(void) {
     params[0] = (struct attn_param_arg){"cap", ATTN_F32, {.f32 = 30.0f}};
     params[1] = (struct attn_param_arg){"window", ATTN_I32, {.i32 = 64}};
     params[2] = (struct attn_param_arg){"flag", ATTN_BOOL, {.boolean = false}};
-    args = (struct attn_args){&tensors[0], &tensors[1], &tensors[2], &tensors[3], &tensors[4],
-                              captured, 1, params, 1, (void *)0x200000, 4096};
+    args = (struct attn_args){
+        &tensors[0], &tensors[1],      &tensors[2], &tensors[3],
+        &tensors[4], captured,         1,           params,
+        1,           (void *)0x200000, 4096};
 }
 
 static void teardown(void) {
@@ -71,13 +79,15 @@ TestSuite(launch, .init = setup, .fini = teardown);
 
 static struct attn_status *launch(void) {
     struct attn_status *status = rt_frame_prepare(kernel, &args, frame);
-    return status != NULL ? status
-                          : rt_frame_launch(kernel, frame, (struct CUstream_st *)0x77);
+    return status != NULL
+               ? status
+               : rt_frame_launch(kernel, frame, (struct CUstream_st *)0x77);
 }
 
 static void expect_fault(const char *text) {
     struct attn_status *status = launch();
-    cr_assert_eq(attn_status_code(status), ATTN_INVALID_ARGUMENT, "expected: %s", text);
+    cr_assert_eq(attn_status_code(status), ATTN_INVALID_ARGUMENT,
+                 "expected: %s", text);
     cr_assert_str_eq(attn_status_text(status), text);
     cr_assert_eq(fake.launch_count, 0);
     attn_status_destroy(status);
@@ -86,7 +96,8 @@ static void expect_fault(const char *text) {
 static void note_param_sizes(void) {
     for (size_t e = 0; e < info->entry_count; e++)
         for (size_t p = 0; p < info->entries[e].param_count; p++)
-            fake.param_sizes[e][p] = kernel_param_size(info->entries[e].params[p].kind);
+            fake.param_sizes[e][p] =
+                kernel_param_size(info->entries[e].params[p].kind);
 }
 
 static uint64_t param64(int entry, int index) {
@@ -105,7 +116,8 @@ Test(launch, packs_every_kind_of_parameter) {
     note_param_sizes();
     cr_assert_null(launch());
     cr_assert_eq(fake.launch_count, 2);
-    const struct fake_launch *summary = &fake.launches[0], *attend = &fake.launches[1];
+    const struct fake_launch *summary = &fake.launches[0],
+                             *attend = &fake.launches[1];
     cr_assert_str_eq(summary->name, "summary");
     cr_assert_eq(summary->grid, 3 * BATCH);
     cr_assert_eq(summary->threads, 128);
@@ -132,7 +144,8 @@ Test(launch, packs_every_kind_of_parameter) {
     cr_assert_eq(param64(1, 11), 0x40000);
     for (int p = 0; p < 12; p++)
         cr_assert_eq((uintptr_t)attend->params[p] %
-                         kernel_param_align(info->entries[1].params[p].kind), 0);
+                         kernel_param_align(info->entries[1].params[p].kind),
+                     0);
 }
 
 Test(launch, loads_with_shared_memory_and_never_allocates) {
@@ -147,9 +160,12 @@ Test(launch, tensor_map_describes_panels) {
     cr_assert_null(launch());
     cr_assert_eq(fake.map.type, RT_TENSOR_MAP_BFLOAT16);
     cr_assert_eq(fake.map.address, 0x20000);
-    cr_assert_arr_eq(fake.map.extents, ((uint64_t[]){64, KV_LEN, 1, KV_HEADS, BATCH}), 40);
-    cr_assert_arr_eq(fake.map.strides,
-                     ((uint64_t[]){D * 2, 128, KV_LEN * D * 2, KV_HEADS * KV_LEN * D * 2}), 32);
+    cr_assert_arr_eq(fake.map.extents,
+                     ((uint64_t[]){64, KV_LEN, 1, KV_HEADS, BATCH}), 40);
+    cr_assert_arr_eq(
+        fake.map.strides,
+        ((uint64_t[]){D * 2, 128, KV_LEN * D * 2, KV_HEADS * KV_LEN * D * 2}),
+        32);
     cr_assert_arr_eq(fake.map.box, ((uint32_t[]){64, 64, 1, 1, 1}), 20);
     cr_assert_eq(fake.map.swizzle, 3);
 }
@@ -168,7 +184,8 @@ Test(launch, takes_bshd_views_and_byte_offsets) {
 
 Test(launch, output_may_be_interleaved) {
     kernel->contract.passed_strides[3] = 7;
-    strides[3][0] = Q_LEN * 3 * HEADS * D; /* one third of a packed [batch, len, 3, heads, dim] */
+    strides[3][0] = Q_LEN * 3 * HEADS *
+                    D; /* one third of a packed [batch, len, 3, heads, dim] */
     strides[3][1] = D;
     strides[3][2] = 3 * HEADS * D;
     cr_assert_null(launch());
@@ -214,7 +231,8 @@ Test(launch, f32_parameters_take_exact_integers) {
     cr_assert_eq(param32(1, 1), 0x41f00000);
     fake.launch_count = 0;
     params[0].value.i32 = (1 << 24) + 1;
-    expect_fault("parameter 'cap' is f32, which cannot hold the i32 16777217 exactly");
+    expect_fault(
+        "parameter 'cap' is f32, which cannot hold the i32 16777217 exactly");
 }
 
 Test(launch, no_queries_is_no_launch) {
@@ -250,60 +268,83 @@ Test(launch, names_wrong_tensors) {
     WRONG(args.q = NULL, "tensor 'q' is missing");
     WRONG(args.o = NULL, "tensor 'o' is missing");
     WRONG(tensors[0].ndim = 3, "tensor 'q' has rank 3, expected 4");
-    WRONG(tensors[1].dtype.code = kDLFloat, "tensor 'k' is float16, expected bf16");
+    WRONG(tensors[1].dtype.code = kDLFloat,
+          "tensor 'k' is float16, expected bf16");
     WRONG(tensors[4].dtype.bits = 64, "tensor 'lse' is float64, expected f32");
-    WRONG(tensors[5].dtype.code = kDLUInt, "tensor 'doc' is uint32, expected i32");
-    WRONG(tensors[2].device.device_type = kDLCPU, "tensor 'v' is on the CPU, the kernel on cuda:0");
-    WRONG(tensors[2].device.device_id = 3, "tensor 'v' is on cuda:3, the kernel on cuda:0");
+    WRONG(tensors[5].dtype.code = kDLUInt,
+          "tensor 'doc' is uint32, expected i32");
+    WRONG(tensors[2].device.device_type = kDLCPU,
+          "tensor 'v' is on the CPU, the kernel on cuda:0");
+    WRONG(tensors[2].device.device_id = 3,
+          "tensor 'v' is on cuda:3, the kernel on cuda:0");
     WRONG(shapes[1][0] = 3, "tensor 'k' has extent 3 on axis 0, expected 2");
     WRONG(shapes[0][3] = 32, "tensor 'q' has extent 32 on axis 3, expected 64");
-    WRONG(shapes[2][2] = 129, "tensor 'v' has extent 129 on axis 2, expected 130");
-    WRONG(shapes[5][1] = 130, "tensor 'doc' has extent 130 on axis 1, expected 134");
-    WRONG(shapes[4][2] = 1, "tensor 'lse' has extent 1 on axis 2, expected 100");
-    WRONG(shapes[0][1] = -1, "tensor 'q' has extent -1 on axis 1, expected 0 to 2147483647");
-    WRONG(strides[0][3] = 2, "tensor 'q' has stride 2 on its last axis, expected 1");
-    WRONG(strides[1][2] = 68, "tensor 'k' has stride 68 on axis 2, expected a multiple of 8 "
-                              "elements (rows start at multiples of 16 bytes)");
-    WRONG(strides[3][1] = 0, "tensor 'o' has stride 0 on axis 1, expected 6400 (compact)");
-    WRONG((kernel->contract.passed_strides[3] = 7, strides[3][1] = 0),
-          "tensor 'o' is written, but its elements overlap (stride 0 on axis 1)");
+    WRONG(shapes[2][2] = 129,
+          "tensor 'v' has extent 129 on axis 2, expected 130");
+    WRONG(shapes[5][1] = 130,
+          "tensor 'doc' has extent 130 on axis 1, expected 134");
+    WRONG(shapes[4][2] = 1,
+          "tensor 'lse' has extent 1 on axis 2, expected 100");
+    WRONG(shapes[0][1] = -1,
+          "tensor 'q' has extent -1 on axis 1, expected 0 to 2147483647");
+    WRONG(strides[0][3] = 2,
+          "tensor 'q' has stride 2 on its last axis, expected 1");
+    WRONG(strides[1][2] = 68,
+          "tensor 'k' has stride 68 on axis 2, expected a multiple of 8 "
+          "elements (rows start at multiples of 16 bytes)");
+    WRONG(strides[3][1] = 0,
+          "tensor 'o' has stride 0 on axis 1, expected 6400 (compact)");
+    WRONG(
+        (kernel->contract.passed_strides[3] = 7, strides[3][1] = 0),
+        "tensor 'o' is written, but its elements overlap (stride 0 on axis 1)");
     WRONG((kernel->contract.passed_strides[3] = 7, strides[3][1] = 8 * D),
-          "tensor 'o' is written, but its elements overlap (stride 512 on axis 1)");
-    WRONG(strides[4][2] = 2, "tensor 'lse' has stride 2 on axis 2, expected 1 (compact)");
-    WRONG(strides[0][0] = INT64_MAX - 7, "tensor 'q' has stride 9223372036854775800 on axis 0, "
-                                         "which leaves the address space");
+          "tensor 'o' is written, but its elements overlap (stride 512 on axis "
+          "1)");
+    WRONG(strides[4][2] = 2,
+          "tensor 'lse' has stride 2 on axis 2, expected 1 (compact)");
+    WRONG(strides[0][0] = INT64_MAX - 7,
+          "tensor 'q' has stride 9223372036854775800 on axis 0, "
+          "which leaves the address space");
     WRONG(tensors[0].data = NULL, "tensor 'q' has no data");
     WRONG(tensors[0].byte_offset = 8,
           "tensor 'q' starts at 0x10008, expected a multiple of 16 bytes");
     WRONG(tensors[5].byte_offset = 2,
           "tensor 'doc' starts at 0x60002, expected a multiple of 4 bytes");
-    WRONG(strides[1][1] = -6400, "tensor 'k' has stride -6400 on axis 1, which a TMA tensor map "
-                                 "cannot hold (0 to 2^40 bytes)");
+    WRONG(strides[1][1] = -6400,
+          "tensor 'k' has stride -6400 on axis 1, which a TMA tensor map "
+          "cannot hold (0 to 2^40 bytes)");
 }
 
 Test(launch, names_wrong_captures_and_parameters) {
     WRONG(args.tensor_count = 0, "tensor 'doc' is missing");
     WRONG(captured[0].tensor = NULL, "tensor 'doc' is missing");
     WRONG(captured[0].name = "dog", "attention 'sample' has no tensor 'dog'");
-    WRONG((captured[1] = captured[0], args.tensor_count = 2), "tensor 'doc' is given twice");
+    WRONG((captured[1] = captured[0], args.tensor_count = 2),
+          "tensor 'doc' is given twice");
     WRONG((args.tensor_count = 2, shapes[6][0] = 1),
           "tensor 'unused' has extent 1 on axis 0, expected 4");
-    WRONG(args.param_count = 0, "parameter 'cap' is missing (f32, without a default)");
+    WRONG(args.param_count = 0,
+          "parameter 'cap' is missing (f32, without a default)");
     WRONG(params[0].name = "cup", "attention 'sample' has no parameter 'cup'");
-    WRONG(params[0].type = ATTN_BOOL, "parameter 'cap' is given as bool, expected f32");
-    WRONG((args.param_count = 2, params[1] = params[0]), "parameter 'cap' is given twice");
+    WRONG(params[0].type = ATTN_BOOL,
+          "parameter 'cap' is given as bool, expected f32");
+    WRONG((args.param_count = 2, params[1] = params[0]),
+          "parameter 'cap' is given twice");
     WRONG((args.param_count = 2, params[1].type = ATTN_F32),
           "parameter 'window' is given as f32, expected i32");
     WRONG((args.param_count = 2, params[1].value.i32 = INT32_MIN),
-          "tensor 'doc' would need extent -134217598 on axis 1 with these sizes and parameters, "
+          "tensor 'doc' would need extent -134217598 on axis 1 with these "
+          "sizes and parameters, "
           "expected 1 to 2147483647");
 }
 
 Test(launch, names_wrong_sizes_and_workspaces) {
     WRONG(shapes[0][1] = shapes[3][1] = shapes[4][1] = 3,
           "q has 3 heads, expected a multiple of k's 2");
-    WRONG(info->group = 4, "q has 4 heads and k 2, but the spec says group 4: expected 8 heads");
-    WRONG(args.workspace = NULL, "the workspace has 0 bytes, expected 280 (attn_workspace_size)");
+    WRONG(info->group = 4,
+          "q has 4 heads and k 2, but the spec says group 4: expected 8 heads");
+    WRONG(args.workspace = NULL,
+          "the workspace has 0 bytes, expected 280 (attn_workspace_size)");
     WRONG(args.workspace_bytes = 279,
           "the workspace has 279 bytes, expected 280 (attn_workspace_size)");
     WRONG(args.workspace = (void *)0x200010,
@@ -343,16 +384,19 @@ Test(launch, driver_failure_names_the_kernel) {
     fake.fail_launch = 1;
     struct attn_status *status = launch();
     cr_assert_eq(attn_status_code(status), ATTN_CUDA);
-    cr_assert_str_eq(attn_status_text(status),
-                     "kernel 'summary': cuLaunchKernel: CUDA_ERROR_FAKE (1): made up");
+    cr_assert_str_eq(
+        attn_status_text(status),
+        "kernel 'summary': cuLaunchKernel: CUDA_ERROR_FAKE (1): made up");
     attn_status_destroy(status);
 }
 
 static void expect_load_fault(const char *part) {
     struct rt_kernel *other = NULL;
-    struct attn_status *status = rt_kernel_create(fake_driver(), &device, info, "x", &other);
+    struct attn_status *status =
+        rt_kernel_create(fake_driver(), &device, info, "x", &other);
     cr_assert_not_null(status);
-    cr_assert_not_null(strstr(attn_status_text(status), part), "%s", attn_status_text(status));
+    cr_assert_not_null(strstr(attn_status_text(status), part), "%s",
+                       attn_status_text(status));
     attn_status_destroy(status);
     fake.unload_count = 0;
 }
@@ -365,12 +409,13 @@ Test(launch, load_failures_are_told) {
     expect_load_fault("kernel 'absent': cuModuleGetFunction");
     info->entries[1].name = "attend";
     info->entries[1].shared_bytes = 228 << 10;
-    expect_load_fault("kernel 'attend' needs 233472 bytes of shared memory, the device has 232448");
+    expect_load_fault("kernel 'attend' needs 233472 bytes of shared memory, "
+                      "the device has 232448");
     info->entries[1].shared_bytes = 0;
 }
 
-/* The public functions over the same driver: a kernel outlives its program's handle, a
- * plan repeats its launch without looking at the arguments again. */
+/* The public functions over the same driver: a kernel outlives its program's
+ * handle, a plan repeats its launch without looking at the arguments again. */
 Test(launch, public_functions) {
     static const char ptx[] = ".version 7.0\n.target sm_80\n.address_size 64\n"
                               ".visible .entry summary() { ret; }\n"
@@ -383,13 +428,15 @@ Test(launch, public_functions) {
     struct strbuf payload;
     strbuf_init(&payload, NULL);
     rt_program_write(&parts, &payload);
-    cr_assert_null(rt_program_create(payload.data, payload.length, (struct rt_key){1, 2}, NULL,
-                                     &program));
+    cr_assert_null(rt_program_create(payload.data, payload.length,
+                                     (struct rt_key){1, 2}, NULL, &program));
     strbuf_destroy(&payload);
     cr_assert_null(rt_api_kernel_load(fake_driver(), program, &public_kernel));
     attn_program_destroy(program);
-    /* A cubin where this machine has an assembler, else the PTX for the driver. */
-    cr_assert(memcmp(fake.image, "\177ELF", 4) == 0 || memcmp(fake.image, ptx, 20) == 0);
+    /* A cubin where this machine has an assembler, else the PTX for the
+     * driver. */
+    cr_assert(memcmp(fake.image, "\177ELF", 4) == 0 ||
+              memcmp(fake.image, ptx, 20) == 0);
     size_t bytes = 0;
     cr_assert_null(attn_workspace_size(public_kernel, &args, &bytes));
     cr_assert_eq(bytes, 280);
@@ -427,17 +474,21 @@ Test(launch, architectures) {
         const char *target, *arch;
         int major, minor;
     } rows[] = {
-        {"sm_80", "sm_90", 9, 0},   {"sm_80", "sm_80", 8, 0},   {"sm_80", "sm_120", 12, 0},
-        {"sm_90a", "sm_90a", 9, 0}, {"sm_90a", NULL, 10, 0},    {"sm_90", NULL, 8, 9},
-        {"sm_86", NULL, 8, 0},      {"sm_100f", "sm_100f", 10, 3}, {"sm_100f", NULL, 12, 0},
-        {"sm_", NULL, 9, 0},        {"gfx90", NULL, 9, 0},      {"sm_90aa", NULL, 9, 0},
+        {"sm_80", "sm_90", 9, 0},   {"sm_80", "sm_80", 8, 0},
+        {"sm_80", "sm_120", 12, 0}, {"sm_90a", "sm_90a", 9, 0},
+        {"sm_90a", NULL, 10, 0},    {"sm_90", NULL, 8, 9},
+        {"sm_86", NULL, 8, 0},      {"sm_100f", "sm_100f", 10, 3},
+        {"sm_100f", NULL, 12, 0},   {"sm_", NULL, 9, 0},
+        {"gfx90", NULL, 9, 0},      {"sm_90aa", NULL, 9, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct rt_device other = {.major = rows[i].major, .minor = rows[i].minor};
+        struct rt_device other = {.major = rows[i].major,
+                                  .minor = rows[i].minor};
         char arch[16] = "";
-        struct attn_status *status = rt_arch_for_device(rows[i].target, &other, arch);
-        cr_assert_eq(status == NULL, rows[i].arch != NULL, "%s on %d.%d", rows[i].target,
-                     rows[i].major, rows[i].minor);
+        struct attn_status *status =
+            rt_arch_for_device(rows[i].target, &other, arch);
+        cr_assert_eq(status == NULL, rows[i].arch != NULL, "%s on %d.%d",
+                     rows[i].target, rows[i].major, rows[i].minor);
         if (rows[i].arch != NULL)
             cr_assert_str_eq(arch, rows[i].arch);
         attn_status_destroy(status);

@@ -356,8 +356,8 @@ struct extent_case {
     int64_t expected;
 };
 
-/* batch 2, heads 8, kv_heads 4, q_len 100, kv_len 3000000000; w = 7, z = true
- */
+/* batch 2, heads 8, kv_heads 4, q_len 100, kv_len 3000000000; w = 7, z =
+ * true */
 Test(sema, size_expressions_compute_in_64_bits) {
     static const struct extent_case cases[] = {
         {"kv_len * 4", 12000000000},

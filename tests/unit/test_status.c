@@ -1,4 +1,5 @@
-/* Statuses: success is NULL, texts are kept, wrapping puts a prefix in front. */
+/* Statuses: success is NULL, texts are kept, wrapping puts a prefix in
+ * front. */
 #include <criterion/criterion.h>
 
 #include <string.h>
@@ -13,7 +14,8 @@ Test(status, null_is_success) {
 }
 
 Test(status, keeps_code_text_and_origin) {
-    struct attn_status *status = RT_FAIL(ATTN_IO, "cannot open '%s': %d\n\n", "x", 2);
+    struct attn_status *status =
+        RT_FAIL(ATTN_IO, "cannot open '%s': %d\n\n", "x", 2);
     cr_assert_eq(attn_status_code(status), ATTN_IO);
     cr_assert_str_eq(attn_status_text(status), "cannot open 'x': 2");
     cr_assert_not_null(strstr(attn_status_origin(status), "test_status.c:"));
@@ -21,8 +23,10 @@ Test(status, keeps_code_text_and_origin) {
 }
 
 Test(status, wrap_prefixes_and_keeps_the_origin) {
-    struct attn_status *cause = rt_status_create(ATTN_CUDA, "somewhere.c", 7, "boom");
-    struct attn_status *status = rt_status_wrap(cause, "kernel '%s': ", "attend");
+    struct attn_status *cause =
+        rt_status_create(ATTN_CUDA, "somewhere.c", 7, "boom");
+    struct attn_status *status =
+        rt_status_wrap(cause, "kernel '%s': ", "attend");
     cr_assert_eq(attn_status_code(status), ATTN_CUDA);
     cr_assert_str_eq(attn_status_text(status), "kernel 'attend': boom");
     cr_assert_str_eq(attn_status_origin(status), "somewhere.c:7");
