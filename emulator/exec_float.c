@@ -29,7 +29,7 @@
 #define FC f32_of(flush(c->u[l]))
 F32_HANDLERS(add, F32_2, a->f[l] + b->f[l], FA + FB)
 F32_HANDLERS(sub, F32_2, a->f[l] - b->f[l], FA - FB)
-F32_HANDLERS(mul, F32_2, a->f[l] * b->f[l], FA *FB)
+F32_HANDLERS(mul, F32_2, a->f[l] * b->f[l], (FA) * (FB))
 F32_HANDLERS(fma, F32_3, __builtin_fmaf(a->f[l], b->f[l], c->f[l]),
              __builtin_fmaf(FA, FB, FC))
 
