@@ -138,6 +138,25 @@ static const struct special specials[] = {
          "score q == 5 && kv == 3 ? sqrt(f32(-1 - kv)) : s;", EXPECT_NAN),
     CASE("+inf on a masked pair", "mask kv != 7; score kv == 7 ? inf : s;", 0),
 
+    /* tanh by its polynomial and by its quotient. */
+    CASE("tanh, small and large", "score 20.0 * tanh(kv < 64 ? 0.01 * s : s);", 0),
+    CASE("tanh of +-inf", "score 9.0 * tanh(kv % 9 == 4 ? inf * s : 0.1 * s);", 0),
+    CASE("tanh of NaN", "score tanh(q == 5 && kv == 3 ? sqrt(f32(-1 - kv)) : 0.1 * s);",
+         EXPECT_NAN),
+
+    /* exp2 by its polynomial. */
+    CASE("exp_poly, -inf", "schedule { exp_poly 100%; } score q % 2 == 0 ? -inf : s;",
+         EXPECT_EMPTY),
+    CASE("exp_poly, +inf",
+         "schedule { exp_poly 100%; } score kv == 7 && q == 9 ? inf : s;", EXPECT_NAN),
+    CASE("exp_poly, NaN",
+         "schedule { exp_poly 50%; } score q == 5 && kv == 3 ? sqrt(f32(-1 - kv)) : s;",
+         EXPECT_NAN),
+    CASE("exp_poly, add -FLT_MAX",
+         "schedule { exp_poly 100%; } score kv <= q ? s : s - 3.4028235e38;", 0),
+    CASE("exp_poly, growing", "schedule { exp_poly 25%; } score s + 0.5 * f32(kv);", 0),
+    CASE("exp_poly, falling steeply", "schedule { exp_poly 100%; } score s - 9.0 * f32(kv);", 0),
+
     /* Ranges of scores. */
     CASE("large scores", "scale 16.0;", 0),
     CASE("scores beyond the range", "scale 5000.0;", EXPECT_EXTREME),
