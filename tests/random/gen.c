@@ -243,7 +243,10 @@ static void choose_schedule(struct gen_spec *spec, struct arena *arena, struct r
     static const int rows[] = {64, 64, 128, 32}, columns[] = {32, 64, 64, 128, 16};
     if (!rng_chance(rng, 25))
         return;
-    if (rng_chance(rng, 40))
+    if (rng_chance(rng, 25))
+        spec->schedule = arena_printf(arena, "schedule { exp_poly %d%%; }",
+                                      (int)rng_range(rng, 5, 100));
+    else if (rng_chance(rng, 40))
         spec->schedule = arena_printf(arena, "schedule { stages %d; }",
                                       (int)rng_range(rng, 1, 3));
     else
