@@ -45,6 +45,7 @@ static bool bind_argument(struct parser *parser, const struct raw_operand *raw,
     return reason == NULL;
 }
 
+/* Results or arguments against the formals of the callee, one by one. */
 static bool bind_list(struct parser *parser, struct emu_inst *inst,
                       const struct raw_operand *list,
                       const struct emu_param *formals, int32_t count,

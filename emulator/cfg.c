@@ -142,6 +142,7 @@ static int32_t meet(const struct graph *g, int32_t a, int32_t b) {
     return a;
 }
 
+/* Again and again until no block gets another parent; -1: not reached yet. */
 static void find_post_dominators(struct graph *g) {
     int32_t count, exit = g->count - 1;
     int32_t *order = reverse_postorder(g, &count);

@@ -79,6 +79,7 @@ static bool emit_unary(struct emitter *e, const struct expr *expr,
     return step(e, expr->unary == UNARY_NEG ? SIZE_OP_NEG : SIZE_OP_NOT, 0);
 }
 
+/* Only bool and i32 occur: a bool is 0 or 1 already. */
 static bool emit_cast(struct emitter *e, const struct expr *expr,
                       const struct binding *binding) {
     if (!emit_args(e, expr, binding))
@@ -88,6 +89,8 @@ static bool emit_cast(struct emitter *e, const struct expr *expr,
     return true; /* bool to i32 */
 }
 
+/* Operands first, operation last.  False: something that only the device knows
+ * (positions, tensors, floats). */
 static bool emit(struct emitter *e, const struct expr *expr,
                  const struct binding *binding) {
     if (expr->type == TYPE_F32)

@@ -26,11 +26,14 @@ static enum fold_status store_i32(int64_t wide, uint32_t *out) {
     return wide < INT32_MIN || wide > INT32_MAX ? FOLD_OVERFLOW : FOLD_OK;
 }
 
+/* The other results: whatever the 32 bits are. */
 static enum fold_status store_bits(uint32_t bits, uint32_t *out) {
     *out = bits;
     return FOLD_OK;
 }
 
+/* Division of the language: toward minus infinity, as sizes and positions want
+ * it; C truncates. */
 static int64_t floor_div(int64_t a, int64_t b) {
     int64_t quotient = a / b;
     return quotient - (a % b != 0 && (a < 0) != (b < 0));
@@ -54,6 +57,8 @@ enum fold_status fold_unary(enum unary_op op, enum value_type type, uint32_t a,
     return FOLD_OK;
 }
 
+/* Wraps like the kernel in + - *, so that the value is usable even where the
+ * status says overflow. */
 static enum fold_status binary_i32(enum binary_op op, uint32_t ua, uint32_t ub,
                                    uint32_t *out) {
     int64_t a = (int32_t)ua, b = (int32_t)ub;
@@ -101,6 +106,8 @@ static enum fold_status binary_i32(enum binary_op op, uint32_t ua, uint32_t ub,
     return FOLD_OK;
 }
 
+/* One f32 operation each; % is a - b·floor(a/b), every step rounded, as the
+ * back end computes it. */
 static void binary_f32(enum binary_op op, float a, float b, uint32_t *out) {
     switch (op) {
     case BINARY_ADD:
@@ -187,6 +194,7 @@ static float max_f32(float a, float b) {
     return fmaxf(a, b);
 }
 
+/* What stays integer on integers; abs of the smallest one overflows. */
 static enum fold_status builtin_i32(enum builtin builtin, const uint32_t *args,
                                     uint32_t *out) {
     int32_t x = (int32_t)args[0];
@@ -203,6 +211,7 @@ static enum fold_status builtin_i32(enum builtin builtin, const uint32_t *args,
     return store_i32(larger < high ? larger : high, out);
 }
 
+/* In fp64; the caller rounds once. */
 static double one_argument(enum builtin builtin, double x) {
     switch (builtin) {
     case BUILTIN_ABS:
@@ -263,6 +272,7 @@ enum fold_status fold_builtin(enum builtin builtin, enum value_type type,
     return FOLD_OK;
 }
 
+/* The cast of PTX's cvt.rzi: toward zero, saturating, NaN gives 0. */
 static uint32_t float_to_i32(float x) {
     if (isnan(x))
         return 0;

@@ -35,6 +35,7 @@ static bool resolve_const(struct sema *sema, struct decl *decl) {
 
 /* ---- fns ----------------------------------------------------------------- */
 
+/* No word of the language and no other parameter's name. */
 static bool param_is_valid(struct sema *sema, const struct decl *decl,
                            size_t number) {
     const struct syn_param *param = &decl->syntax->params.list.data[number];
@@ -79,6 +80,7 @@ bool sema_may_hide(struct sema *sema, const struct module *module,
     return true;
 }
 
+/* All parameters are looked at, so that one error does not hide the next. */
 static bool check_signature(struct sema *sema, struct decl *decl,
                             struct fn *fn) {
     const struct syn_decl *syntax = decl->syntax;
@@ -247,6 +249,7 @@ const struct source_file *sema_find_file(struct sema *sema,
     return file;
 }
 
+/* Brings the names of the other file, its own and those it imports. */
 static void import(struct sema *sema, struct module *module,
                    const struct syn_decl *syntax) {
     struct source_range where = syntax->file.where;
@@ -270,6 +273,8 @@ static void import(struct sema *sema, struct module *module,
         take_over(sema, module, brought->seen.data[i], where);
 }
 
+/* Once for each file, whatever names lead to it.  It is known before its
+ * imports are read, so that a cycle is seen. */
 static struct module *load_module(struct sema *sema,
                                   const struct source_file *source) {
     const char *key = arena_printf(sema->arena, "%u", source->id);

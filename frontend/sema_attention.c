@@ -263,6 +263,7 @@ static void add_param(struct builder *b, const struct syn_item *item) {
     finish(symbol, good);
 }
 
+/* False after an error, with the nearest name. */
 static bool tensor_type(struct builder *b, struct syn_name name,
                         enum scalar_type *out) {
     const char *names[SCALAR_TYPE_COUNT];
@@ -309,6 +310,7 @@ static const struct expr *extent(struct builder *b, const struct syn *syntax) {
     return expr;
 }
 
+/* Defined even when faulty, so that uses of the name are not reported again. */
 static void add_tensor(struct builder *b, const struct syn_item *item) {
     struct symbol *symbol = define(b, item);
     if (item->broken) {
@@ -442,6 +444,7 @@ static bool is_first(struct builder *b, const struct syn_item *item) {
     return true;
 }
 
+/* Lines in order: a name is visible from its line on. */
 static void add(struct builder *b, const struct syn_item *item) {
     if (b->nodes > AST_MAX_NODES)
         return; /* reported; the rest would only cost memory */

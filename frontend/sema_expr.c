@@ -420,6 +420,8 @@ static const struct builtin_row *find_builtin(const char *name) {
     return NULL;
 }
 
+/* Constant arguments fold at once; overflow in code that is never reached is no
+ * error. */
 static struct expr *make_builtin(struct sema *sema, struct env *env,
                                  enum builtin builtin, struct expr *const *args,
                                  size_t count, struct source_range where) {
@@ -473,6 +475,8 @@ static struct expr *check_builtin(struct sema *sema, struct env *env,
     return make_builtin(sema, env, row->id, args, row->args, syntax->where);
 }
 
+/* Arguments are checked even where the fn is unknown: their faults count
+ * too. */
 static struct expr *check_fn_call(struct sema *sema, struct env *env,
                                   const struct syn *syntax) {
     const struct fn *fn = sema_callee(sema, env, syntax);
@@ -498,6 +502,7 @@ static struct expr *check_fn_call(struct sema *sema, struct env *env,
     return sema_node(sema, proto, args, fn->param_count);
 }
 
+/* Casts and select look like calls; a fn cannot have their names. */
 static struct expr *check_call(struct sema *sema, struct env *env,
                                const struct syn *syntax) {
     if (strcmp(syntax->name, "bool") == 0)
@@ -542,6 +547,8 @@ static struct expr *check_read(struct sema *sema, struct env *env,
 
 /* ---- entry points -------------------------------------------------------- */
 
+/* -2147483648 is a negation of a literal that does not fit; unary minus sees it
+ * before this does. */
 static struct expr *check_literal(struct sema *sema, const struct syn *syntax) {
     if (syntax->kind == SYN_FLOAT)
         return sema_const(sema, TYPE_F32, syntax->bits, syntax->where);
@@ -554,6 +561,7 @@ static struct expr *check_literal(struct sema *sema, const struct syn *syntax) {
     return sema_const(sema, TYPE_I32, (uint32_t)syntax->integer, syntax->where);
 }
 
+/* One function for each kind of syntax; NULL after an error. */
 static struct expr *check_kind(struct sema *sema, struct env *env,
                                const struct syn *syntax) {
     switch ((enum syn_kind)syntax->kind) {

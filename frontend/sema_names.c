@@ -197,6 +197,7 @@ static struct expr *let_value(struct sema *sema, const struct syn *syntax,
     return NULL;
 }
 
+/* A param, tensor or let of the attention around. */
 static struct expr *symbol_value(struct sema *sema, const struct env *env,
                                  const struct syn *syntax,
                                  struct symbol *symbol) {
@@ -222,6 +223,8 @@ static struct expr *symbol_value(struct sema *sema, const struct env *env,
 
 /* ---- definitions at top level -------------------------------------------- */
 
+/* A const has a value; everything else at top level is named for something
+ * else. */
 static struct expr *decl_value(struct sema *sema, struct decl *decl,
                                const struct syn *syntax) {
     const char *shown = diag_name(sema->diags, syntax->name);

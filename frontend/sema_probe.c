@@ -63,6 +63,8 @@ static struct known probe_logic(struct sema *sema, const struct expr *expr,
     return (struct known){0};
 }
 
+/* A divisor that is zero with these arguments is the fault looked for; outside
+ * of any call the ordinary check has reported it. */
 static struct known probe_binary(struct sema *sema, const struct expr *expr,
                                  const struct frame *frame) {
     if (expr->binary == BINARY_AND_THEN || expr->binary == BINARY_OR_ELSE)
@@ -83,6 +85,7 @@ static struct known probe_binary(struct sema *sema, const struct expr *expr,
     return result;
 }
 
+/* Only the arm taken counts where the condition is known. */
 static struct known probe_select(struct sema *sema, const struct expr *expr,
                                  const struct frame *frame) {
     struct known c = probe(sema, expr->args[0], frame);
@@ -115,6 +118,7 @@ static struct known probe_strict(struct sema *sema, const struct expr *expr,
     return result;
 }
 
+/* The budget bounds fns that call fns: what lies behind it is not probed. */
 static struct known probe(struct sema *sema, const struct expr *expr,
                           const struct frame *frame) {
     if (sema->probe_budget >= PROBE_BUDGET)

@@ -83,6 +83,7 @@ static bool word(const struct entry *entry, const char *const *words, int count,
     return false;
 }
 
+/* One of the two numbers of `tile`, a multiple of the MMA shape. */
 static bool tile_side(const struct entry *entry, size_t position, int multiple,
                       const char *side, int *out) {
     int32_t size;
@@ -104,6 +105,7 @@ static bool read_tile(const struct entry *entry) {
     return tile_side(entry, 1, MMA_N, "key", &entry->out->tile_n) && rows;
 }
 
+/* Stages or consumers; what fits is for the planner to say. */
 static bool count_from_one(const struct entry *entry, int *out) {
     int32_t count;
     if (!integer(entry, 0, &count))
@@ -137,6 +139,7 @@ static bool read_overlap(const struct entry *entry) {
     return good;
 }
 
+/* A share is written with %, so that 0.25 and 25 cannot be mixed up. */
 static bool read_exp_poly(const struct entry *entry) {
     const struct syn_value *v = value(entry, 0);
     float percent;
@@ -156,6 +159,7 @@ static bool read_exp_poly(const struct entry *entry) {
     return true;
 }
 
+/* In log2 units; the planner bounds it by the element type. */
 static bool read_rescale_threshold(const struct entry *entry) {
     float tau;
     if (!no_percent(entry, 0) || !number(entry, 0, &tau))
@@ -216,6 +220,7 @@ static int find_key(struct sema *sema, struct syn_name name) {
     return SCHEDULE_KEY_COUNT;
 }
 
+/* The table says how many values a key takes and who reads them. */
 static void read_entry(struct entry *entry, struct source_range *seen) {
     struct sema *sema = entry->sema;
     const struct syn_entry *syntax = entry->syntax;

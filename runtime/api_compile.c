@@ -23,6 +23,7 @@ struct job {
     struct compile_options options;
 };
 
+/* What `attnc check` would print, as a status. */
 static struct attn_status *spec_failure(const struct job *job,
                                         const struct diag_sink *diags) {
     struct strbuf text;
@@ -31,6 +32,7 @@ static struct attn_status *spec_failure(const struct job *job,
     return RT_FAIL(ATTN_INVALID_SPEC, "%s", strbuf_text(&text));
 }
 
+/* A text has a path too, for messages and imports. */
 static struct attn_status *add_source(const struct job *job,
                                       const struct attn_source *source,
                                       const struct source_file **out_file) {
@@ -49,6 +51,7 @@ static struct attn_status *add_source(const struct job *job,
 
 /* ---- Target ------------------------------------------------------------ */
 
+/* Whether code for this target can be made for this device. */
 static bool runs_on(const char *target, const struct rt_device *device) {
     char arch[16];
     struct attn_status *status = rt_arch_for_device(target, device, arch);
@@ -95,6 +98,7 @@ static const char *device_target(const struct attention *attention) {
 
 /* ---- Front end --------------------------------------------------------- */
 
+/* The front end, and the target; nothing of MLIR yet. */
 static struct attn_status *
 job_check(struct job *job, const struct attn_source *source,
           const struct attn_compile_options *options) {
@@ -151,6 +155,7 @@ static struct attn_status *find_key(const struct job *job,
     return NULL;
 }
 
+/* The expensive part, only on a miss of both caches. */
 static struct attn_status *compile_payload(const struct job *job,
                                            struct strbuf *out_payload) {
     struct compiled compiled = {0};
@@ -196,6 +201,7 @@ static struct attn_status *compile_program(const struct job *job,
     return status;
 }
 
+/* Memory, disk, compiler.  When another thread was faster, its program wins. */
 static struct attn_status *find_or_compile(struct job *job,
                                            struct attn_context *context,
                                            struct attn_program **out_program) {
@@ -227,6 +233,8 @@ struct attn_status *attn_compile(struct attn_context *context,
 
 /* ---- Emit -------------------------------------------------------------- */
 
+/* The stage is compiled to and no further; the text is malloc-ed for the
+ * caller. */
 static struct attn_status *emit(struct job *job, const char *stage,
                                 char **out_text) {
     struct compiled compiled = {0};

@@ -208,6 +208,7 @@ static struct attn_status *find_grid(const struct rt_call *call,
     return NULL;
 }
 
+/* No workspace is fine where none is needed. */
 static struct attn_status *check_workspace(const struct rt_kernel *kernel,
                                            const struct attn_args *args,
                                            const struct rt_call *call) {
@@ -260,6 +261,7 @@ struct attn_status *rt_frame_prepare(const struct rt_kernel *kernel,
 
 /* ---- Launching --------------------------------------------------------- */
 
+/* An entry whose grid is empty has parameters too: they are stepped over. */
 static struct attn_status *launch_entries(const struct rt_kernel *kernel,
                                           const struct rt_frame *frame,
                                           struct CUstream_st *stream) {

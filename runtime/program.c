@@ -105,6 +105,8 @@ static void describe(struct attn_program *program) {
 
 /* ---- Life -------------------------------------------------------------- */
 
+/* Every part is checked: the entry may come from another build or a damaged
+ * disk. */
 static struct attn_status *read_payload(struct attn_program *program,
                                         const char *payload, size_t size) {
     struct rt_part parts[MAX_PARTS];

@@ -212,6 +212,8 @@ static void render_caret(struct strbuf *out, const struct window *w,
             strbuf_append_char(out, '~');
 }
 
+/* The line and its caret; a range over several lines is marked to the end of
+ * the first. */
 static void render_source(struct strbuf *out, const struct source_place *place,
                           enum diag_severity severity, bool colour) {
     size_t length;
@@ -229,6 +231,7 @@ static void render_source(struct strbuf *out, const struct source_place *place,
     strbuf_append(out, colour ? "\033[0m\n" : "\n");
 }
 
+/* Place, severity, message, warning name; then the source. */
 static void render_one(const struct diag_sink *sink, const struct diag *diag,
                        bool colour, struct strbuf *out) {
     struct source_place place = source_locate(sink->sources, diag->where);

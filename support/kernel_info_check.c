@@ -235,6 +235,7 @@ static void check_unique(struct checker *c) {
             FAULT(c, "the name '%s' stands twice", names[i]);
 }
 
+/* Counts first: the loops behind rely on them. */
 static void check_header(struct checker *c) {
     const struct kernel_info *info = c->info;
     check_name(c, "attention", info->name);

@@ -177,6 +177,8 @@ static void count_kept(struct bench *bench) {
 
 /* ---- Reports ------------------------------------------------------------ */
 
+/* Everything that a table of results needs to be told apart from another
+ * run. */
 static void print_json(const struct bench *bench, const char *file,
                        struct json *json) {
     const struct attention *a = bench->inputs->attention;
@@ -227,6 +229,7 @@ static void print_json(const struct bench *bench, const char *file,
     json_close(json, '}');
 }
 
+/* NaN: the limit of this device is not known. */
 static void print_share(const char *unit, double share) {
     if (!isnan(share))
         printf(", %s %.1f %%", unit, 100 * share);
@@ -251,6 +254,7 @@ static void print_text(const struct bench *bench) {
 
 /* ---- One file ----------------------------------------------------------- */
 
+/* One upload, one measurement, one line. */
 static int bench_inputs(struct session *session, struct gpu *gpu,
                         const struct inputs *inputs, struct json *json,
                         const char *file) {

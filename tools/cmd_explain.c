@@ -80,6 +80,7 @@ static void print_lines(const struct explain *e, struct strbuf *out) {
     }
 }
 
+/* What the planner decided, with the sums that had to fit. */
 static void print_plan(const struct explain *e, struct strbuf *out) {
     const struct schedule_plan *p = &e->compiled.plan;
     const struct target_limits *limits = target_limits_find(p->target);
@@ -113,6 +114,7 @@ static void print_plan(const struct explain *e, struct strbuf *out) {
                   p->ctas_per_sm, p->ctas_per_sm == 1 ? "" : "s");
 }
 
+/* Each unit with its share of the time that the busiest one needs. */
 static void print_account(const struct explain *e, struct strbuf *out) {
     const struct account *a = &e->account;
     strbuf_append(
@@ -218,6 +220,7 @@ static void print_entry(const struct explain *e,
     strbuf_append(out, "\n");
 }
 
+/* Every kernel with its grid and parameters, formulas and figures. */
 static void print_launch(const struct explain *e, struct strbuf *out) {
     const struct kernel_info *info = e->compiled.info;
     strbuf_append(out, "\nlaunch, in this order; figures for");
@@ -239,6 +242,7 @@ static double percent(int64_t part, int64_t whole) {
     return 100 * (double)part / (double)whole;
 }
 
+/* The picture, then how many tiles and pairs it stands for. */
 static void print_map(const struct explain *e, struct strbuf *out) {
     const struct block_map *m = &e->map;
     strbuf_append(out, "\nblock map of the mask");
@@ -269,6 +273,7 @@ static void print_map(const struct explain *e, struct strbuf *out) {
             : 0);
 }
 
+/* Lines, plan, account, launch, map: from what was written to what runs. */
 static void print_text(const struct explain *e, struct strbuf *out) {
     const struct attention *a = e->attention;
     struct source_place place = source_locate(e->session->sources, a->where);
@@ -311,6 +316,7 @@ static void json_plan(const struct explain *e, struct json *json) {
     json_close(json, '}');
 }
 
+/* The same figures as print_account, unrounded. */
 static void json_account(const struct explain *e, struct json *json) {
     const struct account *a = &e->account;
     json_key(json, "account");
@@ -332,6 +338,7 @@ static void json_account(const struct explain *e, struct json *json) {
     json_close(json, '}');
 }
 
+/* null with a reason where the mask cannot be evaluated on the host. */
 static void json_map(const struct explain *e, struct json *json) {
     const struct block_map *m = &e->map;
     json_key(json, "block_map");

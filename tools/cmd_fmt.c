@@ -49,11 +49,13 @@ static int replace_file(struct session *session, const struct source_file *file,
                         file->path, strerror(error));
 }
 
+/* Byte for byte: trailing blanks and line ends count. */
 static bool is_canonical(const struct source_file *file, const char *text,
                          size_t length) {
     return file->length == length && memcmp(file->text, text, length) == 0;
 }
 
+/* Prints, checks or rewrites; a file that is right already is not touched. */
 static int fmt_file(struct session *session, const char *path) {
     const struct options *o = session->options;
     const struct source_file *file;

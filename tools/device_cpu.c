@@ -28,6 +28,7 @@ struct cpu {
 
 /* ---- Code --------------------------------------------------------------- */
 
+/* One target: the emulator runs code for any, so the spec's first will do. */
 static int compile(struct cpu *cpu, const struct spec *spec) {
     struct session *session = cpu->session;
     const struct options *o = session->options;
@@ -213,6 +214,7 @@ static int report_faults(struct cpu *cpu) {
     return faults ? STATUS_FAILED : STATUS_OK;
 }
 
+/* A report with the fields that emu_report_print shows. */
 static void json_report(struct json *json, const struct emu_report *report) {
     json_open(json, '{');
     json_pair_string(json, "kind", emu_report_kind_text(report->kind));
@@ -227,6 +229,7 @@ static void json_report(struct json *json, const struct emu_report *report) {
     json_close(json, '}');
 }
 
+/* Counters by their names in struct emu_counters, then the reports. */
 static const char *facts(struct cpu *cpu) {
     const struct emu_counters *c = &cpu->result.total.counters;
     const struct {

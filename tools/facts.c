@@ -123,6 +123,7 @@ static void json_place(struct json *json, const struct diag_sink *sink,
     json_pair_integer(json, "end_column", place.end_column);
 }
 
+/* A diagnostic and those behind it, each with its notes. */
 static void json_diag_list(struct json *json, const struct diag_sink *sink,
                            const struct diag *diag) {
     static const char *const severities[] = {[DIAG_ERROR] = "error",

@@ -160,6 +160,7 @@ static DLTensor describe(uint64_t address, enum scalar_type type, int rank,
     };
 }
 
+/* Q, K or V, rounded to the dtype and laid out in the order asked for. */
 static struct attn_status *upload_matrix(struct session *session,
                                          struct gpu_call *call,
                                          const struct input_matrix *m,
@@ -178,6 +179,7 @@ static struct attn_status *upload_matrix(struct session *session,
     return status;
 }
 
+/* A tensor that the spec never uses may be missing. */
 static struct attn_status *upload_captured(struct session *session,
                                            struct gpu_call *call,
                                            const struct inputs *inputs) {
@@ -230,6 +232,7 @@ static void describe_params(struct session *session, struct gpu_call *call,
     call->args.param_count = count;
 }
 
+/* Left as they are: the kernel has to write every element. */
 static struct attn_status *allocate_outputs(struct session *session,
                                             struct gpu_call *call,
                                             const struct inputs *inputs) {
@@ -265,6 +268,8 @@ static struct attn_status *allocate_workspace(struct gpu_call *call) {
     return RT_CUDA(gpu->driver, cuStreamSynchronize, (gpu->stream));
 }
 
+/* Inputs, parameters, outputs; the workspace last, since its size follows from
+ * the others. */
 static struct attn_status *fill_call(struct session *session,
                                      const struct inputs *inputs,
                                      struct gpu_call *call) {

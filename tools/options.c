@@ -200,6 +200,8 @@ static bool parse_param_value(struct option_param *param) {
     return end != text && *end == 0 && !strchr(" \t\n\v\f\r", *text);
 }
 
+/* The type is known only once the spec is read: the text is kept, and what it
+ * could be. */
 static bool parse_param(struct parser *p, const char *text) {
     struct option_param param = {0};
     param.name = split_name(p, OPTION_PARAM, text, &param.text);
@@ -563,6 +565,7 @@ static bool check_run(struct parser *p) {
     return check_outputs(p);
 }
 
+/* What a single option cannot know of the others. */
 static bool check_combination(struct parser *p) {
     struct options *o = p->out;
     enum command command = o->command;
@@ -615,6 +618,7 @@ enum options_result options_parse(struct arena *arena, int argc,
 
 /* ---- Help --------------------------------------------------------------- */
 
+/* Text starts at one column; a long option pushes it to the next line. */
 static void print_option(struct strbuf *out, enum option_id id,
                          enum command command) {
     const struct option *option = &table[id];
