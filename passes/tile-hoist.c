@@ -77,6 +77,82 @@ static void hoist_loop(struct arena *scratch, MlirOperation loop) {
             mlirOperationMoveBefore(collect.ops.data[i], loop);
 }
 
+/* ---- Reads by key ---------------------------------------------------------- */
+
+static bool is_same_in_columns(MlirValue value) {
+    MlirOperation stretch = ir_def_op(value, "vector.broadcast");
+    int64_t constant;
+    return ir_is_scalar(mlirValueGetType(value)) ||
+           ir_constant_int(value, &constant) ||
+           (!mlirOperationIsNull(stretch) &&
+            ir_is_scalar(mlirValueGetType(ir_operand(stretch, 0))));
+}
+
+/* A column position plus or minus scalars. */
+static bool is_key_position(MlirValue value) {
+    MlirOperation op = ir_def(value);
+    if (ir_is_op(op, "vector.shape_cast"))
+        return true;
+    bool sum = ir_is_op(op, "arith.addi");
+    if (!sum && !ir_is_op(op, "arith.subi"))
+        return false;
+    MlirValue a = ir_operand(op, 0), b = ir_operand(op, 1);
+    return (is_key_position(a) && is_same_in_columns(b)) ||
+           (sum && is_key_position(b) && is_same_in_columns(a));
+}
+
+/* A read of scalars and one key position: a few registers until it is used
+ * (isel_read.c). */
+static bool reads_by_key(MlirOperation op) {
+    int positions = 0;
+    if (!ir_is_op(op, "attn.read") ||
+        !ir_is_column(mlirValueGetType(ir_result(op, 0))))
+        return false;
+    for (size_t i = 1; i < ir_operand_count(op); i++) {
+        bool position = is_key_position(ir_operand(op, i));
+        positions += position;
+        if (!position && !is_same_in_columns(ir_operand(op, i)))
+            return false;
+    }
+    return positions == 1;
+}
+
+/* Moves an op of the loop that `place` stands in, and what it needs, in front of
+ * `place` unless it is visible there. */
+static void move_early(MlirOperation op, MlirOperation place) {
+    MlirBlock block = mlirOperationGetBlock(place);
+    if (!block_is_inside(mlirOperationGetBlock(op),
+                         mlirBlockGetParentOperation(block)))
+        return;
+    if (same_block(mlirOperationGetBlock(op), block) &&
+        mlirOperationIsBeforeInBlock(op, place))
+        return;
+    for (size_t i = 0; i < ir_operand_count(op); i++) {
+        MlirOperation def = ir_def(ir_operand(op, i));
+        if (!mlirOperationIsNull(def))
+            move_early(def, place);
+    }
+    mlirOperationMoveBefore(op, place);
+}
+
+/* With roles a consumer waits for Q·K^T before it needs the mask: reads of a
+ * block's keys are issued in front of that, from the mask's branch too. */
+static void hoist_reads(struct arena *scratch, MlirOperation func) {
+    size_t dots = 0, count = 0;
+    MlirOperation *dot = ir_collect(scratch, func, "attn.dot", &dots);
+    MlirOperation *reads = ir_collect(scratch, func, "attn.read", &count);
+    if (dots == 0 || ir_int_attr(func, "attn.consumers", 0) == 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        if (reads_by_key(reads[i]) &&
+            block_is_inside(
+                mlirOperationGetBlock(reads[i]),
+                mlirBlockGetParentOperation(mlirOperationGetBlock(dot[0]))))
+            move_early(reads[i], dot[0]);
+}
+
+/* ---- Equal reads ----------------------------------------------------------- */
+
 /* True if `early` stands in the block of `late` or in one around it. */
 static bool is_visible(MlirOperation early, MlirOperation late) {
     MlirBlock home = mlirOperationGetBlock(early),
@@ -148,4 +224,5 @@ void tile_hoist(struct arena *scratch, MlirOperation func) {
             hoist_loop(scratch, loops[i]);
     }
     share_reads(scratch, func);
+    hoist_reads(scratch, func);
 }

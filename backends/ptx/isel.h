@@ -38,6 +38,8 @@ struct storage {
     struct ptx_operand *elems;   /* NULL while it lives inside a run only */
     struct ptx_operand temps[2]; /* inside a run: current elements c = 0, 1 */
     int temps_group; /* columns: the j that temps belong to, -1: none */
+    struct read_plan *read; /* a read of the warp, shuffled where it is used; its
+                               elements are in no registers */
     struct ptx_operand
         *run_rows; /* inside a run: "register + constant" added up */
     int run_uses;  /* inside a run: operands of the run that name it */
@@ -361,6 +363,9 @@ struct read_plan;
 struct read_plan *read_plan_create(struct isel *is, MlirOperation op);
 /* Layout of the result: join of the indices' layouts. */
 enum layout read_plan_layout(const struct read_plan *plan);
+/* Loads a read by column position for the whole warp, here and now; elements
+ * are then shuffled.  False for other reads, which stay as they are. */
+bool read_plan_share(struct isel *is, struct read_plan *plan);
 /* Scalar and row parts of the addresses; before the elements. */
 void read_plan_begin(struct isel *is, struct read_plan *plan);
 /* The element (f, i, j, c) into `dest` or a new register. */

@@ -4,7 +4,15 @@
  * padded pair stays inside it.  The address is split by what the indices depend
  * on: the scalar and row parts are added up before the elements, the column
  * part once for each column, so a bias read at [h, q, kv] costs one addition an
- * element. */
+ * element.
+ *
+ * A read by position of the column alone is shared by the warp: lane l loads the
+ * columns 2l and 2l + 1 of every 64, where the read stands, and elements come by
+ * shuffles.  A block of 128 keys takes 4 loads of a lane instead of 32, and as
+ * many registers until then:
+ *
+ *     column 8j + 2 (lane % 4) + c    from lane (4j % 32) + lane % 4, its pair
+ *                                     j / 8 */
 #include "backends/ptx/isel.h"
 
 struct read_plan {
@@ -20,6 +28,7 @@ struct read_plan {
         columns[2]; /* offsets of the column indices of group columns_group */
     int columns_group;
     bool has_columns;
+    struct ptx_operand *shared; /* loaded for the warp, [2 (j / 8) + c]; NULL */
 };
 
 struct read_plan *read_plan_create(struct isel *is, MlirOperation op) {
@@ -84,6 +93,8 @@ static struct ptx_operand add_index(struct isel *is, struct read_plan *plan,
 }
 
 void read_plan_begin(struct isel *is, struct read_plan *plan) {
+    if (plan->shared)
+        return;
     plan->base = isel_param_global(is, plan->arg);
     bool has_rows = false;
     for (int axis = 0; axis < plan->arg->rank; axis++) {
@@ -124,6 +135,88 @@ static void read_columns(struct isel *is, struct read_plan *plan, int j) {
     }
 }
 
+/* Is the index a position, column lane + constants, in registers already? */
+static bool is_column_position(const struct storage *index) {
+    if (index->layout != LAYOUT_COLUMN || !index->elems)
+        return false;
+    const struct ptx_operand *first = &index->elems[0];
+    for (int k = 0; k < 2 * index->shape.groups; k++) {
+        const struct ptx_operand *e = &index->elems[k];
+        if (e->kind != PTX_OPERAND_ADDRESS || e->reg != first->reg ||
+            e->value != first->value + 8 * (k / 2) + k % 2)
+            return false;
+    }
+    return true;
+}
+
+/* The only column index of a read by position; -1: not such a read. */
+static int shared_axis(const struct read_plan *plan) {
+    int found = -1;
+    for (int axis = 0; axis < plan->arg->rank; axis++) {
+        struct storage *index = plan->index[axis];
+        if (index->in_run)
+            return -1;
+        if (index->layout == LAYOUT_SCALAR)
+            continue;
+        if (found >= 0 || !is_column_position(index))
+            return -1;
+        found = axis;
+    }
+    return found;
+}
+
+static struct ptx_operand load_element(struct isel *is, MlirType element,
+                                       struct ptx_operand address,
+                                       struct ptx_operand dest);
+
+bool read_plan_share(struct isel *is, struct read_plan *plan) {
+    struct ptx_kernel *k = is->kernel;
+    int axis = plan->layout == LAYOUT_COLUMN ? shared_axis(plan) : -1;
+    if (axis < 0)
+        return false;
+    isel_location(is, plan->op);
+    MlirType element = ir_element_type(plan->arg->type);
+    const struct storage *index = plan->index[axis];
+    int pairs = (index->shape.groups + 7) / 8;
+    struct ptx_operand column = {.kind = PTX_OPERAND_REG,
+                                 .reg = index->elems[0].reg};
+    struct ptx_operand quad =
+        ptx_def(k, PTX_AND_B32, "r", isel_lane(is), ptx_imm(28));
+    column = ptx_def(k, PTX_MAD_LO_S32, "col_pos", quad, ptx_imm(2), column);
+    read_plan_begin(is, plan);
+    struct ptx_operand *shared =
+        ARENA_NEW_ARRAY(is->arena, struct ptx_operand, 2 * (size_t)pairs);
+    for (int n = 0; n < 2 * pairs; n++) {
+        int64_t offset = index->elems[0].value + 64 * (n / 2) + n % 2;
+        struct ptx_operand at = isel_plain(
+            is, ptx_address(column, offset));
+        at = add_index(is, plan, axis, at, plan->base);
+        shared[n] =
+            ir_element_bits(element) == 8
+                ? ptx_def(k, PTX_LD_GLOBAL_NC_U8, "r", ptx_address(at, 0))
+                : load_element(is, element, at, PTX_NOTHING);
+    }
+    plan->shared = shared;
+    return true;
+}
+
+/* Element (j, c) of what the warp has loaded. */
+static struct ptx_operand shuffle_element(struct isel *is,
+                                          const struct read_plan *plan, int j,
+                                          int c, struct ptx_operand dest) {
+    struct element e = {.is = is, .dest = dest, .hint = "read"};
+    MlirType element = ir_element_type(plan->arg->type);
+    struct ptx_operand from = plan->shared[2 * (j / 8) + c];
+    struct ptx_operand lane = ptx_imm(4 * j % 32);
+    if (ir_is_float(element))
+        return element_out(&e, PTX_SHFL_QUAD_F32, from, lane);
+    if (ir_element_bits(element) != 8)
+        return element_out(&e, PTX_SHFL_QUAD_B32, from, lane);
+    struct ptx_operand byte =
+        ptx_def(is->kernel, PTX_SHFL_QUAD_B32, "r", from, lane);
+    return element_out(&e, PTX_SETP_NE_S32, byte, ptx_imm(0));
+}
+
 /* Loads one element and converts it to the language's type. */
 static struct ptx_operand load_element(struct isel *is, MlirType element,
                                        struct ptx_operand address,
@@ -154,6 +247,8 @@ static struct ptx_operand load_element(struct isel *is, MlirType element,
 struct ptx_operand read_plan_element(struct isel *is, struct read_plan *plan,
                                      int f, int i, int j, int c,
                                      struct ptx_operand dest) {
+    if (plan->shared)
+        return shuffle_element(is, plan, j, c, dest);
     struct ptx_operand address =
         plan->rows ? plan->rows[2 * f + i] : plan->base;
     if (plan->has_columns) {

@@ -57,6 +57,13 @@ struct ptx_operand run_affine(const struct storage *storage, int f, int i,
 
 struct ptx_operand run_element(struct isel *is, struct storage *storage, int f,
                                int i, int j, int c) {
+    if (storage->read) {
+        for (int n = 0; storage->temps_group != j && n < 2; n++)
+            storage->temps[n] =
+                read_plan_element(is, storage->read, 0, 0, j, n, PTX_NOTHING);
+        storage->temps_group = j;
+        return storage->temps[c];
+    }
     if (!storage->elems)
         return numbering_plain(is, is->numbers,
                                storage->temps[storage->packed ? 0 : c]);
@@ -263,6 +270,9 @@ static bool is_numbered(const struct member *m) {
     if (!fits || m->live_out || m->result->layout != LAYOUT_TILE ||
         m->result->packed)
         return false;
+    for (int k = 0; k < m->in_count; k++)
+        if (m->in[k]->read)
+            return false;
     for (int k = 0; k < m->in_count; k++)
         if (m->in[k]->in_run
                 ? !m->in[k]->numbered && m->in[k]->layout == LAYOUT_TILE
@@ -657,6 +667,21 @@ static bool member_of(struct isel *is, MlirOperation op, struct member *m,
     return true;
 }
 
+/* Is the value only used element by element? */
+static bool stays_in_runs(MlirValue value) {
+    for (MlirOpOperand use = mlirValueGetFirstUse(value);
+         !mlirOpOperandIsNull(use); use = mlirOpOperandGetNextUse(use)) {
+        MlirOperation user = mlirOpOperandGetOwner(use);
+        bool fits = ir_is_op(user, "vector.broadcast")
+                        ? stays_in_runs(ir_result(user, 0))
+                        : ir_is_op(user, "attn.read") ||
+                              element_rule_find(ir_op_name(user));
+        if (!fits)
+            return false;
+    }
+    return true;
+}
+
 bool isel_elementwise(struct isel *is, MlirOperation op) {
     const char *name = ir_op_name(op);
     if (strcmp(name, "vector.step") == 0) {
@@ -702,6 +727,16 @@ bool isel_elementwise(struct isel *is, MlirOperation op) {
         if (!m.read)
             return true;
         layout = read_plan_layout(m.read);
+        if (read_plan_share(is, m.read) &&
+            stays_in_runs(ir_result(op, 0))) {
+            m.result->layout = layout;
+            m.result->shape = type.shape;
+            m.result->read = m.read;
+            m.result->anchor_order = -1;
+            isel_release(is, op);
+            isel_bind(is, ir_result(op, 0), m.result);
+            return true;
+        }
     } else if (add_to_position(is, &m)) {
         return true;
     }

@@ -3,14 +3,14 @@
 // A dense bias read at [h, q, kv] and an ALiBi slope read at [h].
 // The slope is read once, by a scalar address; the bias once per element, with clamped
 // indices: rows before, columns once for each of the two neighbours.
-// CHECK: max.s32 {{.*}}, 0;
-// CHECK-NEXT: add.s32 [[LAST:%tensor_slopes_last[0-9]*]], %tensor_slopes_extent0_, -1;
+// CHECK: add.s32 [[LAST:%tensor_slopes_last[0-9]*]], %tensor_slopes_extent0_, -1;
 // CHECK-NEXT: min.s32 {{.*}}, [[LAST]];
+// CHECK-NEXT: max.s32 {{.*}}, 0;
 // CHECK: ld.global.nc.f32
 // CHECK-NOT: ld.global.nc.f32
-// CHECK: max.s32 {{.*}}, 0;
-// CHECK-NEXT: add.s32 [[HEAD:%tensor_bias_last[0-9]+]], %tensor_bias_extent0_, -1;
+// CHECK: add.s32 [[HEAD:%tensor_bias_last[0-9]+]], %tensor_bias_extent0_, -1;
 // CHECK-NEXT: min.s32 {{.*}}, [[HEAD]];
+// CHECK-NEXT: max.s32 {{.*}}, 0;
 // CHECK: ld.global.nc.b16
 // CHECK-NEXT: cvt.f32.f16
 // CHECK-COUNT-31: ld.global.nc.b16
