@@ -103,7 +103,6 @@ static const struct {
      "count is 250"},
     {"\"attn.bar_sync\"(%i) {threads = 100 : i32} : (i32) -> ()", "threads is 100"},
     {"\"attn.vote_any\"(%p) : (i1) -> i1", NULL},
-    {"\"attn.partial_max\"(%s) : (vector<64x32xf32>) -> vector<64x4xf32>", "tile of i32"},
     /* softmax */
     {"\"attn.softmax_step\"(%acc, %m, %l, %s, %b) : (vector<64x64xf32>, vector<64x1xf32>,"
      " vector<64x4xf32>, vector<64x32xf32>, memref<32x64xbf16" WG ") -> (vector<64x64xf32>,"
