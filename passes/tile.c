@@ -105,7 +105,53 @@ static MlirValue apply_score(struct tile_kernel *kernel, MlirValue raw,
     return ir_broadcast(b, scored, kernel->scores);
 }
 
-/* Scores of masked pairs and of keys beyond kv_len become -inf. */
+static MlirValue unstretched(MlirValue value) {
+    MlirOperation stretch = ir_def_op(value, "vector.broadcast");
+    return mlirOperationIsNull(stretch) ? value : ir_operand(stretch, 0);
+}
+
+/* kv <= x (or x >= kv, kv < x, x > kv) with x the same along a row: x becomes at
+ * most the last key (kv_len).  False for other comparisons. */
+static bool bound_comparison(struct tile_kernel *kernel, MlirOperation op,
+                             MlirValue kv) {
+    int64_t predicate = ir_int_attr(op, "predicate", -1);
+    bool flipped = predicate == IR_SGE || predicate == IR_SGT;
+    bool closed = predicate == IR_SLE || predicate == IR_SGE;
+    if (!flipped && !closed && predicate != IR_SLT)
+        return false;
+    MlirValue left = ir_operand(op, flipped), right = ir_operand(op, !flipped);
+    MlirValue x = unstretched(right);
+    MlirType type = mlirValueGetType(x);
+    if (!mlirValueEqual(unstretched(left), kv) ||
+        (!ir_is_row(type) && !ir_is_scalar(type)))
+        return false;
+    struct ir_builder b = kernel->b;
+    ir_before(&b, op);
+    MlirValue most = closed ? ir_subi(&b, kernel->kv_len, ir_const_i32(&b, 1))
+                            : kernel->kv_len;
+    if (ir_is_row(type))
+        most = ir_broadcast(&b, most, type);
+    x = ir_broadcast(&b, ir_minsi(&b, x, most), mlirValueGetType(right));
+    mlirOperationSetOperand(op, !flipped, x);
+    return true;
+}
+
+/* Makes a condition that all kept pairs fulfil false for keys beyond kv_len, at
+ * the cost of a row.  False when there is none. */
+static bool bound_keys(struct tile_kernel *kernel, MlirValue condition,
+                       MlirValue kv) {
+    MlirOperation op = ir_def(condition);
+    if (ir_is_op(op, "vector.broadcast"))
+        return bound_keys(kernel, ir_operand(op, 0), kv);
+    if (ir_is_op(op, "arith.andi"))
+        return bound_keys(kernel, ir_operand(op, 0), kv) ||
+               bound_keys(kernel, ir_operand(op, 1), kv);
+    return ir_is_op(op, "arith.cmpi") && bound_comparison(kernel, op, kv);
+}
+
+/* Scores of masked pairs and of keys beyond kv_len become -inf.  With roles the
+ * second test goes along in a comparison of the mask; without, the rows that
+ * this takes are scarcer than instructions. */
 static MlirValue apply_mask(struct tile_kernel *kernel, MlirValue s,
                             MlirValue k_first) {
     struct ir_builder *b = &kernel->b;
@@ -119,8 +165,11 @@ static MlirValue apply_mask(struct tile_kernel *kernel, MlirValue s,
         call_inline(kernel, kernel->mask, leading, 5, &attends);
         MlirType shape =
             ir_join_shapes(mlirValueGetType(attends), mlirValueGetType(keep));
-        keep = ir_andi(b, ir_broadcast(b, attends, shape),
-                       ir_broadcast(b, keep, shape));
+        bool bounded =
+            kernel->plan.consumers > 0 && bound_keys(kernel, attends, kv);
+        keep = bounded ? attends
+                       : ir_andi(b, ir_broadcast(b, attends, shape),
+                                 ir_broadcast(b, keep, shape));
     }
     MlirValue never = ir_splat(b, kernel->scores, -INFINITY);
     return ir_select(b, ir_broadcast(b, keep, kernel->scores), s, never);
