@@ -45,12 +45,21 @@ static inline float model_exp_factor(float x) {
     return fmaf(fmaf(x, 1.92596303e-8f, lost), 0.693147182f, 1.0f);
 }
 
-static inline float model_tanh_small(float x) {
-    const int count = sizeof minimax_tanh / sizeof minimax_tanh[0];
-    float square = x * x, sum = minimax_tanh[count - 1];
-    for (int k = count - 2; k >= 0; k--)
-        sum = fmaf(square, sum, minimax_tanh[k]);
-    return x * sum;
+/* The coefficients of out·tanh(a·s) in s, as passes/fast-math.c has them
+ * computed. */
+enum { MODEL_TANH_COUNT = sizeof minimax_tanh / sizeof minimax_tanh[0] };
+static inline void model_tanh_coefficients(float a, float out,
+                                           float c[MODEL_TANH_COUNT]) {
+    float factor = a * out, step = a * a;
+    for (int k = 0; k < MODEL_TANH_COUNT; k++, factor *= step)
+        c[k] = factor * minimax_tanh[k];
+}
+
+static inline float model_tanh_small(float s, const float *c) {
+    float square = s * s, sum = c[MODEL_TANH_COUNT - 1];
+    for (int k = MODEL_TANH_COUNT - 2; k >= 0; k--)
+        sum = fmaf(square, sum, c[k]);
+    return s * sum;
 }
 
 /* The argument of ex2 for a tanh of x. */

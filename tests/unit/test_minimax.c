@@ -113,25 +113,49 @@ static inline double tanh_allowed(double exact) {
     return relative > 0x1p-22 ? relative : 0x1p-22;
 }
 
-/* Below 2^-24 tanh x and x·p(x^2) are between 0 and x: 2^-24 apart at most. */
-WITH_FMA static double worst_tanh_polynomial(void) {
-    double worst = 0;
-    for (uint64_t bits = model_bits(0x1p-24f);
-         bits <= model_bits(minimax_tanh_bound); bits += STEP) {
-        float x = model_f32((uint32_t)bits);
-        double exact = tanh_exactly((double)x);
-        double error = fabs((double)model_tanh_small(x) - exact);
+/* Largest error of out·tanh(a·s) by the polynomial, for every f32 s up to its
+ * limit, in units of what is allowed of tanh.  Where a·s is below 2^-24, tanh
+ * and the polynomial are between 0 and a·s: 2^-24 apart at most. */
+WITH_FMA static double worst_tanh_polynomial(float a, float out) {
+    float c[MODEL_TANH_COUNT];
+    double worst = 0, wide = (double)a, back = 1 / (double)out;
+    uint64_t first = model_bits(0x1p-24f / a);
+    model_tanh_coefficients(a, out, c);
+    for (uint64_t bits = first; bits <= model_bits(minimax_tanh_bound / a);
+         bits += STEP) {
+        float s = model_f32((uint32_t)bits);
+        double exact = tanh_exactly((double)s * wide);
+        double error = fabs((double)model_tanh_small(s, c) * back - exact);
         double allowed = tanh_allowed(exact);
         worst = error > worst * allowed ? error / allowed : worst;
     }
     return worst;
 }
-Test(minimax, tanh_polynomial_of_all_inputs) {
-    double worst = worst_tanh_polynomial();
-    cr_assert(worst <= 0.75, "%.3f of the tolerance", worst);
+
+static void check_tanh_polynomial(float a, float out) {
+    double worst = worst_tanh_polynomial(a, out);
     cr_log_info("%.3f of the tolerance", worst);
-    cr_assert_eq(model_tanh_small(-0.3f),
-                 -model_tanh_small(0.3f)); /* odd, bit for bit */
+    cr_assert(worst <= 0.8, "%.3f of the tolerance", worst);
+}
+Test(minimax, tanh_polynomial_of_all_inputs) {
+    check_tanh_polynomial(1, 1);
+}
+/* Soft-caps of Grok 1 at D 128, Gemma 2 at D 256, and at the ends of a. */
+Test(minimax, soft_caps_of_all_inputs) {
+    check_tanh_polynomial(0.0883883461f / 30, 30);
+    check_tanh_polynomial(0.0625f / 50, 50);
+    check_tanh_polynomial(0x1.9p-13f, 700);
+    check_tanh_polynomial(1000, 0.37f);
+}
+/* A factor so small that all but the first coefficients vanish. */
+Test(minimax, large_caps_are_nearly_linear) {
+    float c[MODEL_TANH_COUNT], a = 1e-7f, out = 1e7f;
+    model_tanh_coefficients(a, out, c);
+    for (float s = 0; s < 6144; s += 0.37f)
+        cr_assert(fabs((double)model_tanh_small(s, c) -
+                       tanh((double)s * (double)a) * (double)out) <=
+                      (double)s * 0x1p-18,
+                  "%g", (double)s);
 }
 
 /* Largest error of the form for all x among the f32 numbers with bits first to

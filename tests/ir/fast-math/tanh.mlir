@@ -1,14 +1,15 @@
 // RUN: attnc --run-pass=fast-math %s | FileCheck %s
 // tanh of a tile in a loop: a vote on max |x|, then tanh itself or an odd polynomial.
-// Rows, code that must be evaluated as written and code outside of loops stay.
+// Rows (moved in front of the loop with the constants), code that must be evaluated as
+// written and code outside of loops stay as they are.
 
 // CHECK-LABEL: func.func @hot(
+// CHECK-DAG: math.tanh %{{.*}} : vector<64x1xf32>
+// CHECK-DAG: %[[LIMIT:.*]] = arith.constant dense<7.500000e-01> : vector<64x4xf32>
 // CHECK: scf.for
-// CHECK: math.tanh %{{.*}} : vector<64x1xf32>
 // CHECK: math.tanh %{{.*}} : vector<64x32xf32>
 // CHECK: %[[SIZE:.*]] = math.absf %[[X:.*]] fastmath<contract> : vector<64x32xf32>
 // CHECK: %[[TOP:.*]] = "attn.partial_max"(%[[SIZE]]) : (vector<64x32xf32>) -> vector<64x4xf32>
-// CHECK: %[[LIMIT:.*]] = arith.constant dense<7.500000e-01> : vector<64x4xf32>
 // CHECK: %[[PAST:.*]] = arith.cmpf ogt, %[[TOP]], %[[LIMIT]]
 // CHECK: %[[ANY:.*]] = "attn.vote_any"(%[[PAST]])
 // CHECK: %[[R:.*]] = scf.if %[[ANY]] -> (vector<64x32xf32>) {
