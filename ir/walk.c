@@ -37,7 +37,7 @@ bool ir_is_pure(MlirOperation op) {
         "attn.read",    "attn.stage",     "memref.dim",       "memref.load",
         "gpu.block_id", "gpu.thread_id",  "gpu.lane_id",      "gpu.subgroup_id",
         "attn.mul_rp",  "attn.fragments", "attn.partial_sum", "attn.exp2_split",
-        "func.call"};
+        "func.call",    "attn.partial_max"};
     const char *name = ir_op_name(op);
     if (strncmp(name, "arith.", 6) == 0 || strncmp(name, "math.", 5) == 0 ||
         strncmp(name, "vector.", 7) == 0)

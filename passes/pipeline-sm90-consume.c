@@ -92,6 +92,23 @@ static bool is_search(struct roles *r, struct ir_map *found, MlirOperation op) {
     return result;
 }
 
+/* Before the first block every row's reference is -inf, so the vote of `rescale`
+ * is known: its exact arm is copied without the branch.  False for other ops. */
+static bool take_exact_arm(struct roles *r, struct scope *scope,
+                           MlirOperation op) {
+    if (!ir_is_op(op, "scf.if") ||
+        mlirOperationIsNull(ir_def_op(ir_operand(op, 0), "attn.vote_any")))
+        return false;
+    MlirOperation inner = mlirBlockGetFirstOperation(ir_region_block(op, 0));
+    for (; !ir_is_op(inner, "scf.yield");
+         inner = mlirOperationGetNextInBlock(inner))
+        role_clone(r, scope, inner);
+    for (size_t i = 0; i < ir_result_count(op); i++)
+        ir_map_set(scope->inner, ir_result(op, i),
+                   role_image(scope, ir_operand(inner, i)));
+    return true;
+}
+
 /* One block, `scope` having the images of the loop counter or entry.  `first`:
  * the scores of a tile's first block; null for others. */
 static void consume_block(struct roles *r, struct scope *scope,
@@ -117,7 +134,9 @@ static void consume_block(struct roles *r, struct scope *scope,
         bool is_rescale = !mlirOperationIsNull(r->rescale) &&
                           mlirOperationEqual(op, r->rescale);
         if (ir_is_op(op, "attn.load") || (is_first && is_rescale) ||
-            is_search(r, found, op))
+            is_search(r, found, op) ||
+            (is_first && ir_is_op(op, "attn.vote_any")) ||
+            (is_first && take_exact_arm(r, scope, op)))
             continue;
         if (mlirOperationEqual(op, r->exponent) && !is_first) {
             struct ring v = {carried[C_VS], carried[C_VP]};
