@@ -281,7 +281,22 @@ EXEC(bar_red) {
     return EMU_STEP_NEXT;
 }
 
-/* setmaxnreg: the budget of the warp's role from here on. */
+/* Registers a thread that every warp of a CTA starts with: 64 Ki a CTA, in eights
+ * (what ptxas gives a kernel that may use them all). */
+static int start_registers(const struct emu_cta *cta) {
+    int registers = 65536 / (32 * cta->warp_count) / 8 * 8;
+    return registers < 256 ? registers : 256;
+}
+
+int emu_free_registers(const struct emu_cta *cta) {
+    int start = start_registers(cta), left = start * cta->warp_count;
+    for (int w = 0; w < cta->warp_count; w++)
+        left -= cta->warps[w].reg_budget ? cta->warps[w].reg_budget : start;
+    return left;
+}
+
+/* setmaxnreg: the budget of the warp's role from here on.  An increase waits until the
+ * CTA's pool has enough (PTX ISA, "setmaxnreg"). */
 EXEC(setmaxnreg) {
     int64_t count = inst->imm[0];
     if ((count < 24 || count > 256 || count % 8) &&
@@ -290,6 +305,17 @@ EXEC(setmaxnreg) {
             warp, inst, EMU_REPORT_INVALID, active, 0,
             "%lld registers; a multiple of 8 in [24, 256] is expected",
             (long long)count);
+    int now = warp->reg_budget ? warp->reg_budget : start_registers(warp->cta);
+    struct split *s = warp_split(warp);
+    s->woken = false;
+    if (count > now && count - now > emu_free_registers(warp->cta)) {
+        s->wait = WAIT_REGISTERS;
+        s->wait_object = 0;
+        warp->reg_wanted = (int32_t)count;
+        return EMU_STEP_BLOCK;
+    }
     warp->reg_budget = (int32_t)count;
+    if (count < now)
+        emu_cta_wake(warp->cta, WAIT_REGISTERS, 0);
     return EMU_STEP_NEXT;
 }

@@ -47,6 +47,7 @@ enum wait_kind {
     WAIT_BARRIER,
     WAIT_MBARRIER, /* try_wait: retried when the phase completes */
     WAIT_CLUSTER,  /* barrier.cluster.wait */
+    WAIT_REGISTERS, /* setmaxnreg.inc, until others have given some back */
     WAIT_POLL, /* test_wait or a poll of memory failed: retried when all else
                   waits */
 };
@@ -102,6 +103,7 @@ struct emu_warp {
     uint32_t bulk_group;
     uint32_t cluster_phase; /* at its last barrier.cluster.arrive */
     int32_t reg_budget;     /* of setmaxnreg, 0: none */
+    int32_t reg_wanted;     /* by a setmaxnreg.inc that waits */
     uint64_t time;          /* of the timeline, cycles */
     uint64_t *reg_ready;    /* timeline: cycle when a register is there */
     uint64_t instructions;
@@ -245,6 +247,8 @@ uint64_t emu_cta_random(struct emu_cta *cta);
 
 /* Splits of all warps that wait for `object` in this way run again. */
 void emu_cta_wake(struct emu_cta *cta, enum wait_kind kind, uint32_t object);
+/* Registers a thread left in the pool of the CTA, over all its warps (setmaxnreg). */
+int emu_free_registers(const struct emu_cta *cta);
 
 /* The running split branches: `taken` lanes to `target`, the rest go on. */
 void emu_warp_diverge(struct emu_warp *warp, uint32_t taken, int32_t target,

@@ -107,8 +107,13 @@ void emu_counters_add(struct emu_counters *into,
 
 /* What a split waits for, with what is missing. */
 static void describe_wait(struct emu_cta *cta, struct strbuf *out,
-                          const struct split *s) {
-    if (s->wait == WAIT_BARRIER) {
+                          const struct emu_warp *warp, const struct split *s) {
+    if (s->wait == WAIT_REGISTERS) {
+        strbuf_printf(out,
+                      "waits in setmaxnreg for %d registers a thread; the "
+                      "CTA's pool has %d left",
+                      warp->reg_wanted, emu_free_registers(cta));
+    } else if (s->wait == WAIT_BARRIER) {
         const struct named_barrier *b = &cta->barriers[s->wait_object];
         strbuf_printf(
             out, "waits at barrier %u, where %u of %u threads have arrived",
@@ -150,7 +155,7 @@ static void describe_warp(struct emu_cta *cta, struct strbuf *out,
                       s->mask & warp->alive, module->sources[inst->source].name,
                       inst->line, inst->origin[0] ? " (" : "", inst->origin,
                       inst->origin[0] ? ")" : "");
-        describe_wait(cta, out, s);
+        describe_wait(cta, out, warp, s);
     }
 }
 

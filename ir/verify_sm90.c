@@ -4,6 +4,8 @@
  * Not here: that every wait meets its arrivals; the emulator finds that. */
 #include "ir/verify_private.h"
 
+#include <string.h>
+
 #include "ir/walk.h"
 
 static MlirType operand_type(MlirOperation op, size_t i) {
@@ -135,11 +137,49 @@ static bool check_wgmma_wait(struct verifier *v, MlirOperation op) {
 
 /* ---- Roles and votes ----------------------------------------------------- */
 
+/* Registers a thread, over the warpgroups of a CTA: one gave some back, the others take
+ * what they ask for, or wait for it forever. */
+struct register_pool {
+    int64_t producer, consumer;
+};
+
+static void add_request(void *data, MlirOperation op) {
+    struct register_pool *pool = data;
+    if (!ir_is_op(op, "attn.set_max_registers"))
+        return;
+    const char *action = ir_text_attr(op, "action");
+    bool increase = action && strcmp(action, "increase") == 0;
+    *(increase ? &pool->consumer : &pool->producer) =
+        ir_int_attr(op, "count", 0);
+}
+
+static bool check_register_pool(struct verifier *v, MlirOperation op) {
+    MlirOperation func = op;
+    while (!ir_is_op(func, "func.func"))
+        func = mlirOperationGetParentOperation(func);
+    int64_t groups = ir_kernel_warps(func) / 4;
+    struct register_pool pool = {0, 0};
+    ir_walk(func, add_request, &pool);
+    if (groups < 2 || pool.producer == 0 || pool.consumer == 0)
+        return true;
+    int64_t start = 65536 / (128 * groups) / 8 * 8;
+    int64_t have = groups * (start < 256 ? start : 256);
+    int64_t want = pool.producer + (groups - 1) * pool.consumer;
+    return want <= have ||
+           fail(v, op,
+                "%lld warpgroups with %lld registers a thread and one with "
+                "%lld want %lld, the CTA has %lld",
+                (long long)(groups - 1), (long long)pool.consumer,
+                (long long)pool.producer, (long long)want, (long long)have);
+}
+
 static bool check_set_max_registers(struct verifier *v, MlirOperation op) {
     int64_t count = ir_int_attr(op, "count", 0);
-    return (count >= 24 && count <= 256 && count % 8 == 0) ||
-           fail(v, op, "count is %lld, expected a multiple of 8 from 24 to 256",
-                (long long)count);
+    if (count < 24 || count > 256 || count % 8 != 0)
+        return fail(v, op,
+                    "count is %lld, expected a multiple of 8 from 24 to 256",
+                    (long long)count);
+    return check_register_pool(v, op);
 }
 
 static bool check_named_barrier(struct verifier *v, MlirOperation op) {

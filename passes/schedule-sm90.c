@@ -40,9 +40,9 @@ bool schedule_has_roles(const struct schedule_problem *problem,
 static const struct {
     int consumer, producer, searching_consumer, searching_producer;
 } registers_of[MAX_CONSUMERS + 1] = {
-    {0, 0, 0, 0},       {232, 40, 224, 64}, /* of 256 threads; the same split
+    {0, 0, 0, 0},       {232, 40, 216, 72}, /* of 256 threads; the same split
                                                serves */
-    {232, 40, 224, 64}, {160, 32, 152, 56}, {112, 32, 112, 32},
+    {232, 40, 216, 72}, {160, 32, 152, 56}, {112, 32, 112, 32},
 };
 
 int schedule_consumer_registers(int consumers, bool searches) {

@@ -3,6 +3,7 @@
 #include <criterion/new/assert.h>
 #include <string.h>
 
+#include "passes/schedule-sm90.h"
 #include "passes/schedule.h"
 #include "passes/target_limits.h"
 
@@ -225,4 +226,19 @@ Test(schedule, unknown_targets_are_refused) {
     cr_assert_not(schedule_resolve(&p, NULL, diags, &plan));
     cr_assert_null(target_limits_find("sm_10"));
     cr_assert_str_eq(target_limits_get(0)->name, "sm_80");
+}
+
+/* setmaxnreg waits for registers that nobody gives back: what the roles ask for must
+ * be there.  A CTA has 64 Ki registers, a thread starts with whole eights. */
+Test(schedule, roles_share_the_registers_of_a_cta) {
+    for (int consumers = 1; consumers <= 4; consumers++) {
+        int start = 65536 / (128 * (consumers + 1)) / 8 * 8;
+        int have = (consumers + 1) * (start < 256 ? start : 256);
+        for (int searches = 0; searches < 2; searches++) {
+            int wanted =
+                consumers * schedule_consumer_registers(consumers, searches) +
+                schedule_producer_registers(consumers, searches);
+            cr_assert(le(int, wanted, have), "%d consumers", consumers);
+        }
+    }
 }
