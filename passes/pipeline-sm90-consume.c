@@ -92,8 +92,9 @@ static bool is_search(struct roles *r, struct ir_map *found, MlirOperation op) {
     return result;
 }
 
-/* Before the first block every row's reference is -inf, so the vote of `rescale`
- * is known: its exact arm is copied without the branch.  False for other ops. */
+/* Before the first block every row's reference is -inf, so the vote of
+ * `rescale` is known: its exact arm is copied without the branch.  False for
+ * other ops. */
 static bool take_exact_arm(struct roles *r, struct scope *scope,
                            MlirOperation op) {
     if (!ir_is_op(op, "scf.if") ||
@@ -221,7 +222,8 @@ static void consume_listed(struct roles *r, const struct scope *tile,
     struct ir_builder *b = &r->b;
     MlirValue one = role_number(r, 1);
     struct scope first = {ir_map_create(b->arena), tile->inner};
-    ir_map_set(first.inner, ir_result(r->entry, 0), ir_shrui(b, extent->word, one));
+    ir_map_set(first.inner, ir_result(r->entry, 0),
+               ir_shrui(b, extent->word, one));
     consume_block(r, &first, carried, s);
     MlirValue values[C_COUNT + 1];
     for (size_t i = 0; i < C_COUNT; i++)
@@ -414,16 +416,16 @@ static void consume_tiles(struct roles *r) {
     round[WORD] = extent.word;
     for (size_t i = 0; i < RINGS; i++)
         round[i] = carried[T_KS + i];
-    struct tile_loop loop = role_tiles_begin(
-        r, &at, round, count, "consumer: its rows of each tile");
+    struct tile_loop loop = role_tiles_begin(r, &at, round, count,
+                                             "consumer: its rows of each tile");
     struct scope tile = role_tiles_head(r, &loop, r->consumer, false);
     for (size_t i = 0; i < count; i++)
         round[i] = role_tiles_arg(&loop, i);
     for (size_t i = 0; i < RINGS; i++)
         carried[T_KS + i] = round[i];
     r->q_slot = role_q_slot(r, carried[T_QS], r->consumer);
-    extent = r->is_list ? listed_extent(r, round[WORD])
-                        : counted_extent(r, &tile);
+    extent =
+        r->is_list ? listed_extent(r, round[WORD]) : counted_extent(r, &tile);
     consume_blocks(r, &tile, &extent, round[SCORES], carried);
     size_t results = r->is_list ? r->state : 0;
     for (size_t i = 0; i < 3; i++)

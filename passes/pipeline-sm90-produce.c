@@ -183,7 +183,8 @@ static void produce_found(struct roles *r, struct scope *tile, MlirValue more,
     MlirValue exists = ir_cmpi(b, IR_SGE, own[L_ENTRY], zero);
     struct ir_if found = ir_if_begin(b, exists, types, CHANGED, true);
     MlirValue last = ir_extui(b, ir_xori(b, more, ir_const_bool(b, true)), i32);
-    MlirValue word = ir_ori(b, ir_shli(b, own[L_ENTRY], role_number(r, 1)), last);
+    MlirValue word =
+        ir_ori(b, ir_shli(b, own[L_ENTRY], role_number(r, 1)), last);
     k = produce_block(r, tile, true, k, own[L_ROW], word);
     MlirValue late = ir_cmpi(b, IR_SGE, own[L_V_ROW], zero);
     struct ir_if second = ir_if_begin(b, late, types, 4, true);
@@ -279,9 +280,8 @@ void role_producer(struct roles *r) {
         b, r->is_list ? loads : ir_andi(b, loads, r->elected), NULL, 0, false);
     MlirValue zero = role_number(r, 0);
     MlirValue carried[P_COUNT] = {zero, zero, zero, zero, zero, zero};
-    struct tile_loop loop =
-        role_tiles_begin(r, NULL, carried, P_COUNT,
-                         "producer: K(0), Q, then K(j+1) and V(j)");
+    struct tile_loop loop = role_tiles_begin(
+        r, NULL, carried, P_COUNT, "producer: K(0), Q, then K(j+1) and V(j)");
     struct scope tile = role_tiles_head(r, &loop, zero, true);
     for (size_t i = 0; i < P_COUNT; i++)
         carried[i] = role_tiles_arg(&loop, i);

@@ -310,9 +310,8 @@ void role_tiles_end(struct roles *r, struct tile_loop *loop,
         values[i] = yields[i];
     if (is_producer)
         values[total++] = loop->next;
-    struct ring ring = is_producer
-                           ? role_ring_next(r, loop->ring, DRAWN_SLOTS)
-                           : next->ring;
+    struct ring ring =
+        is_producer ? role_ring_next(r, loop->ring, DRAWN_SLOTS) : next->ring;
     values[total++] = ring.stage;
     values[total++] = ring.parity;
     for (size_t i = 0; !is_producer && i <= r->coordinates.count; i++)

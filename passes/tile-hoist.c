@@ -77,7 +77,8 @@ static void hoist_loop(struct arena *scratch, MlirOperation loop) {
             mlirOperationMoveBefore(collect.ops.data[i], loop);
 }
 
-/* ---- Reads by key ---------------------------------------------------------- */
+/* ---- Reads by key ----------------------------------------------------------
+ */
 
 static bool is_same_in_columns(MlirValue value) {
     MlirOperation stretch = ir_def_op(value, "vector.broadcast");
@@ -117,8 +118,8 @@ static bool reads_by_key(MlirOperation op) {
     return positions == 1;
 }
 
-/* Moves an op of the loop that `place` stands in, and what it needs, in front of
- * `place` unless it is visible there. */
+/* Moves an op of the loop that `place` stands in, and what it needs, in front
+ * of `place` unless it is visible there. */
 static void move_early(MlirOperation op, MlirOperation place) {
     MlirBlock block = mlirOperationGetBlock(place);
     if (!block_is_inside(mlirOperationGetBlock(op),
@@ -151,7 +152,8 @@ static void hoist_reads(struct arena *scratch, MlirOperation func) {
             move_early(reads[i], dot[0]);
 }
 
-/* ---- Equal reads ----------------------------------------------------------- */
+/* ---- Equal reads -----------------------------------------------------------
+ */
 
 /* True if `early` stands in the block of `late` or in one around it. */
 static bool is_visible(MlirOperation early, MlirOperation late) {

@@ -110,8 +110,8 @@ static MlirValue unstretched(MlirValue value) {
     return mlirOperationIsNull(stretch) ? value : ir_operand(stretch, 0);
 }
 
-/* kv <= x (or x >= kv, kv < x, x > kv) with x the same along a row: x becomes at
- * most the last key (kv_len).  False for other comparisons. */
+/* kv <= x (or x >= kv, kv < x, x > kv) with x the same along a row: x becomes
+ * at most the last key (kv_len).  False for other comparisons. */
 static bool bound_comparison(struct tile_kernel *kernel, MlirOperation op,
                              MlirValue kv) {
     int64_t predicate = ir_int_attr(op, "predicate", -1);
@@ -297,7 +297,8 @@ static void emit_positions(struct tile_kernel *kernel) {
     kernel->columns = ir_column_positions(b, kernel->plan.tile_n);
 }
 
-/* First and last key that rows q_first..q_last may attend to, inside [0, kv_len).
+/* First and last key that rows q_first..q_last may attend to, inside [0,
+ * kv_len).
  */
 static void emit_bounds(struct tile_kernel *kernel, MlirValue range[2]) {
     struct ir_builder *b = &kernel->b;

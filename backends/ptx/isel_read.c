@@ -6,10 +6,10 @@
  * part once for each column, so a bias read at [h, q, kv] costs one addition an
  * element.
  *
- * A read by position of the column alone is shared by the warp: lane l loads the
- * columns 2l and 2l + 1 of every 64, where the read stands, and elements come by
- * shuffles.  A block of 128 keys takes 4 loads of a lane instead of 32, and as
- * many registers until then:
+ * A read by position of the column alone is shared by the warp: lane l loads
+ * the columns 2l and 2l + 1 of every 64, where the read stands, and elements
+ * come by shuffles.  A block of 128 keys takes 4 loads of a lane instead of 32,
+ * and as many registers until then:
  *
  *     column 8j + 2 (lane % 4) + c    from lane (4j % 32) + lane % 4, its pair
  *                                     j / 8 */
@@ -83,9 +83,9 @@ static struct ptx_operand add_index(struct isel *is, struct read_plan *plan,
     index = ptx_def(k, PTX_MAX_S32, "r", index, ptx_imm(0));
     /* The clamped index is not negative: with its upper half known to be 0 the
      * product takes two multiplications instead of three. */
-    struct ptx_operand stride = ptx_def(
-        k, PTX_SHL_B64, "rd", isel_param_stride(is, arg, axis),
-        ptx_imm(__builtin_ctz((unsigned)isel_element_bytes(arg))));
+    struct ptx_operand stride =
+        ptx_def(k, PTX_SHL_B64, "rd", isel_param_stride(is, arg, axis),
+                ptx_imm(__builtin_ctz((unsigned)isel_element_bytes(arg))));
     struct ptx_operand wide = ptx_def(k, PTX_CVT_U64_U32, "rd", index);
     if (!ptx_is_reg(address))
         return ptx_def(k, PTX_MUL_LO_S64, "rd", wide, stride);
@@ -188,8 +188,7 @@ bool read_plan_share(struct isel *is, struct read_plan *plan) {
         ARENA_NEW_ARRAY(is->arena, struct ptx_operand, 2 * (size_t)pairs);
     for (int n = 0; n < 2 * pairs; n++) {
         int64_t offset = index->elems[0].value + 64 * (n / 2) + n % 2;
-        struct ptx_operand at = isel_plain(
-            is, ptx_address(column, offset));
+        struct ptx_operand at = isel_plain(is, ptx_address(column, offset));
         at = add_index(is, plan, axis, at, plan->base);
         shared[n] =
             ir_element_bits(element) == 8

@@ -169,7 +169,8 @@ static void emit_numbered(struct isel *is, struct member *m, int f, int i,
     if (m->kind == MEMBER_ELEMENT && emit_affine(is, m, f, i, j, c))
         return;
     if (m->kind == MEMBER_ELEMENT && ir_is_op(m->op, "arith.sitofp") &&
-        numbering_convert(is, is->numbers, run_affine(m->in[0], f, i, j, c), &m->result->temps[c]))
+        numbering_convert(is, is->numbers, run_affine(m->in[0], f, i, j, c),
+                          &m->result->temps[c]))
         return;
     bool has_key = true;
     if (m->kind == MEMBER_READ)
@@ -325,8 +326,8 @@ static void finish_reduction(struct isel *is, struct member *m) {
     result->owned = true;
 }
 
-/* Sums kept for the elements of one run are not for code elsewhere: it may stand behind a
- * branch around this one. */
+/* Sums kept for the elements of one run are not for code elsewhere: it may
+ * stand behind a branch around this one. */
 static void forget_sums(struct member *m) {
     for (int n = 0; n < m->in_count; n++) {
         m->in[n]->run_rows = NULL;
@@ -727,8 +728,7 @@ bool isel_elementwise(struct isel *is, MlirOperation op) {
         if (!m.read)
             return true;
         layout = read_plan_layout(m.read);
-        if (read_plan_share(is, m.read) &&
-            stays_in_runs(ir_result(op, 0))) {
+        if (read_plan_share(is, m.read) && stays_in_runs(ir_result(op, 0))) {
             m.result->layout = layout;
             m.result->shape = type.shape;
             m.result->read = m.read;
