@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Time our kernels and PyTorch's side by side, in one process on one GPU.
 
-    python3 bench/compare.py --out bench/results/compare.json [--set fwd,flex,start]
+    python3 bench/compare.py --out bench/results/compare.json [--set fwd,flex,gqa,start]
                              [--target sm_80] [--schedule '...'] [--only NAME,...]
 
 Sets: fwd    full and causal against SDPA's FlashAttention-2 and cuDNN back ends
       flex   masks and scores against FlexAttention (torch.compile), B2 S8192 H16 D128
+             (window 128: H32 D64)
+      gqa    causal with 32 heads over 8 and 64 over 8 against the same without sharing
       start  spec text to loaded kernel in a fresh process on one core, cold and from the
              disk cache; CPU time of a launch (through ctypes, which costs some of it)
 
@@ -50,6 +52,7 @@ SPECS = {
     "block_random15": "tensor keep: bool[(q_len + 127) / 128, (kv_len + 127) / 128];"
                       " mask keep[q / 128, kv / 128];",
     "sinkwindow": "mask kv <= q && (q - kv < 1024 || kv < 64);",
+    "window128": "mask kv <= q && q - kv < 128;",
     "dilated4": "mask kv <= q && (q - kv) % 4 == 0;",
 }
 
@@ -80,6 +83,8 @@ class Case:
             self.mask_mod = causal
         elif self.name == "window1024":
             self.mask_mod = lambda b, h, q, k: (q >= k) & (q - k < 1024)
+        elif self.name == "window128":
+            self.mask_mod = lambda b, h, q, k: (q >= k) & (q - k < 128)
         elif self.name == "document_causal":
             docs = torch.sort(torch.randint(0, 12, (S,), device=DEV, generator=g)).values
             self.tensors["doc"] = docs.int()
@@ -133,6 +138,9 @@ def ours(library, case, args):
     plan.launch()
     torch.cuda.synchronize()
     return "attn", plan.launch, o
+
+
+SDPA_BACKENDS = {"flash2": SDPBackend.FLASH_ATTENTION, "cudnn": SDPBackend.CUDNN_ATTENTION}
 
 
 def sdpa(case, label, backend):
@@ -235,6 +243,19 @@ def compare(library, case, peers, args, rows):
         + (f"  errors {errors}" if errors else ""), flush=True)
 
 
+def compare_groups(library, heads, kv_heads, args, rows):
+    """Causal with and without shared KV heads: what sharing costs or gains."""
+    cases = {n: Case("causal", 2, 8192, heads, 128, n) for n in (heads, kv_heads)}
+    contestants = [(str(n), *ours(library, case, args)[1:]) for n, case in cases.items()]
+    ms = contest(contestants, args)
+    ratio = ms[str(heads)] / ms[str(kv_heads)]
+    row = {"case": "gqa", "H": heads, "H_kv": kv_heads, "ms": round(ms[str(kv_heads)], 5),
+           "tflops": round(cases[kv_heads].flops() / ms[str(kv_heads)] / 1e9, 1),
+           "speed_over_mha": round(ratio, 4)}
+    rows.append(row)
+    print(row, flush=True)
+
+
 def start_probe(folder, target, library_path):
     """In a fresh process on one core: seconds from spec text to loaded kernel, twice."""
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
@@ -314,6 +335,7 @@ def main():
     ap.add_argument("--library")
     ap.add_argument("--slice", type=float, default=0.15, help="seconds a turn")
     ap.add_argument("--rounds", type=int, default=5)
+    ap.add_argument("--peers", default="flash2,cudnn", help="of the set fwd")
     ap.add_argument("--shapes", default="2x8192", help="BxS of the set fwd")
     ap.add_argument("--start-probe", help=argparse.SUPPRESS)
     ap.add_argument("--head-dims", default="128", help="of the set fwd")
@@ -329,14 +351,18 @@ def main():
             B, S = map(int, shape.split("x"))
             for name in ("full", "causal"):
                 case = Case(name, B, S, 2048 // D, D)
-                compare(library, case, [
-                    lambda: sdpa(case, "flash2", SDPBackend.FLASH_ATTENTION),
-                    lambda: sdpa(case, "cudnn", SDPBackend.CUDNN_ATTENTION)], args, rows)
+                peers = [lambda label=label: sdpa(case, label, SDPA_BACKENDS[label])
+                         for label in args.peers.split(",")]
+                compare(library, case, peers, args, rows)
     if "flex" in sets:
         for name in SPECS:
             if only is None or name in only:
-                case = Case(name, 2, 8192, 16, 128)
+                wide = name != "window128"
+                case = Case(name, 2, 8192, 16 if wide else 32, 128 if wide else 64)
                 compare(library, case, [lambda: flex(case)], args, rows)
+    if "gqa" in sets:
+        for heads, kv_heads in ((32, 8), (64, 8)):
+            compare_groups(library, heads, kv_heads, args, rows)
     if "start" in sets:
         start_times(args.library, args, rows)
     result = {"machine": machine(), "attn": library.version(),
