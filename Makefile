@@ -174,7 +174,7 @@ $(BUILD)/tests/random/run: $(RANDOM_OBJS) $(LIB_OBJS)
 	@$(LINK) -o $@ $^ $(MLIR_LIBS) $(SYS_LIBS)
 
 e2e: $(BUILD)/tests/e2e/run $(BUILD)/tests/random/run
-	$(BUILD)/tests/e2e/run
+	$(BUILD)/tests/e2e/run --seeds 2
 	$(BUILD)/tests/random/run --count 200
 
 # More random specs: make fuzz-specs N=5000 SEED=1
