@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "passes/schedule-sm90.h"
 #include "passes/target_limits.h"
 #include "tools/account.h"
 #include "tools/block_map.h"
@@ -94,13 +95,24 @@ static void print_plan(const struct explain *e, struct strbuf *out) {
     strbuf_printf(out, "  Q            in %s\n",
                   p->q_registers ? "registers"
                                  : "shared memory, read for every block");
-    strbuf_printf(out, "  query tiles  %s\n",
-                  p->longest_first ? "the longest first" : "as numbered");
+    strbuf_printf(out, "  query tiles  %s%s\n",
+                  p->longest_first ? "the longest first" : "as numbered",
+                  p->consumers == 0 ? ""
+                  : p->dynamic      ? ", drawn from a counter"
+                                    : ", a fixed share for each CTA");
+    if (p->consumers > 0)
+        strbuf_printf(out,
+                      "  roles        1 producer and %d consumer warpgroups of "
+                      "64 rows%s\n",
+                      p->consumers,
+                      p->pingpong ? ", which take turns at issuing" : "");
     strbuf_printf(out,
-                  "  shared       %sQ %d + %d stages x (K %d + V %d) + block "
-                  "list %d = %d bytes",
+                  "  shared       %sQ %d + %d stages x (K %d + V %d) + %s "
+                  "%d = %d bytes",
                   p->q_stages > 1 ? "2 x " : "", p->shared_q, p->stages,
-                  p->shared_k, p->shared_v, p->shared_list, p->shared_bytes);
+                  p->shared_k, p->shared_v,
+                  p->consumers > 0 ? "barriers and lists" : "block list",
+                  p->shared_list, p->shared_bytes);
     if (limits)
         strbuf_printf(out, " of %d", limits->shared_per_cta);
     strbuf_printf(out,
@@ -108,7 +120,10 @@ static void print_plan(const struct explain *e, struct strbuf *out) {
                   "= about %d",
                   p->registers_acc, p->registers_s, p->registers_q,
                   p->registers);
-    if (limits)
+    if (p->consumers > 0)
+        strbuf_printf(out, " of a consumer's %d",
+                      schedule_consumer_registers(p->consumers, false));
+    else if (limits)
         strbuf_printf(out, " of %d", limits->registers_per_thread);
     strbuf_printf(out, "\n  occupancy    %d CTA%s a multiprocessor\n",
                   p->ctas_per_sm, p->ctas_per_sm == 1 ? "" : "s");
