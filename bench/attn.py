@@ -109,7 +109,7 @@ class Library:
 
 class Program:
     def __init__(self, library, text, target, schedule, name):
-        self.library = library
+        self.api = library
         data = text.encode()
         source = Source(data, len(data), name.encode())
         options = CompileOptions(None, target.encode() if target else None,
@@ -119,16 +119,16 @@ class Program:
                                                C.byref(options), C.byref(self.handle)))
 
     def ptx(self):
-        return self.library.lib.attn_program_ptx(self.handle).decode()
+        return self.api.lib.attn_program_ptx(self.handle).decode()
 
     def target(self):
-        return self.library.lib.attn_program_target(self.handle).decode()
+        return self.api.lib.attn_program_target(self.handle).decode()
 
     def json(self):
-        return self.library.lib.attn_program_json(self.handle).decode()
+        return self.api.lib.attn_program_json(self.handle).decode()
 
     def from_cache(self):
-        return self.library.lib.attn_program_from_cache(self.handle)
+        return self.api.lib.attn_program_from_cache(self.handle)
 
     def load(self, device=0):
         return Kernel(self, device)
@@ -138,9 +138,9 @@ class Kernel:
     """A program loaded into the primary context of a device."""
 
     def __init__(self, program, device):
-        self.program, self.library = program, program.library
+        self.program, self.api = program, program.api
         self.handle = C.c_void_p()
-        self.library.check(self.library.lib.attn_kernel_load_device(
+        self.api.check(self.api.lib.attn_kernel_load_device(
             program.handle, C.c_int(device), C.byref(self.handle)))
 
     def bind(self, q, k, v, o, lse=None, tensors=None, params=None):
@@ -153,7 +153,7 @@ class Plan:
 
     def __init__(self, kernel, q, k, v, o, lse, tensors, params):
         import torch
-        self.kernel, self.library = kernel, kernel.library
+        self.kernel, self.api = kernel, kernel.api
         self.keep = [q, k, v, o, lse, tensors]
         args = Args()
         for name, t in zip(("q", "k", "v", "o", "lse"), (q, k, v, o, lse)):
@@ -170,14 +170,14 @@ class Plan:
         args.tensors, args.tensor_count = tensor_args, len(tensors)
         args.params, args.param_count = param_args, len(params)
         size = C.c_size_t()
-        lib = self.library.lib
-        self.library.check(lib.attn_workspace_size(kernel.handle, C.byref(args), C.byref(size)))
+        lib = self.api.lib
+        self.api.check(lib.attn_workspace_size(kernel.handle, C.byref(args), C.byref(size)))
         if size.value:
             self.workspace = torch.zeros(size.value, dtype=torch.uint8, device=q.device)
             args.workspace, args.workspace_bytes = self.workspace.data_ptr(), size.value
         self.args = args
         self.handle = C.c_void_p()
-        self.library.check(lib.attn_plan_create(kernel.handle, C.byref(args),
+        self.api.check(lib.attn_plan_create(kernel.handle, C.byref(args),
                                                 C.byref(self.handle)))
         self.launch_function = lib.attn_plan_launch
 
@@ -194,8 +194,8 @@ class Plan:
         stream = torch.cuda.current_stream().cuda_stream if stream is None else stream
         status = self.launch_function(self.handle, stream)
         if status:
-            self.library.check(status)
+            self.api.check(status)
 
     def launch_checked(self, stream):
-        self.library.check(self.library.lib.attn_launch(
+        self.api.check(self.api.lib.attn_launch(
             self.kernel.handle, C.byref(self.args), C.c_void_p(stream)))
