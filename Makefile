@@ -1,7 +1,7 @@
 # attn: build, test, install.
 #
 #   make demo      install what is missing, build, compile and run one spec
-#   make test      every test (parts: unit errors cli ir ptx docs e2e san-replay)
+#   make test      every test (parts: unit errors cli ir ptx ptxas docs e2e san-replay)
 #   make all       build/attnc, build/libattn.so, build/libattn.a
 #   make san       the unit tests under AddressSanitizer and UBSan
 #   make bless     accept the current output of the golden tests
@@ -48,7 +48,7 @@ SYS_LIBS := -ldl -lm
 
 .DELETE_ON_ERROR:
 .SECONDARY:
-.PHONY: all deps demo test parts unit errors cli ir ptx docs e2e fuzz-replay fuzz-specs gpu-tests \
+.PHONY: all deps demo test parts unit errors cli ir ptx ptxas docs e2e fuzz-replay fuzz-specs gpu-tests \
 	san san-replay bless install clean objs
 
 all: $(BUILD)/attnc $(BUILD)/libattn.so $(BUILD)/libattn.a
@@ -65,7 +65,7 @@ test: deps
 	$(MAKE) parts
 	$(MAKE) san-replay
 	@echo "make test: all parts passed"
-parts: all unit errors cli ir ptx docs e2e
+parts: all unit errors cli ir ptx ptxas docs e2e
 
 # ---- compile -------------------------------------------------------------
 $(BUILD)/obj/%.o: %.c | $(GEN_HDRS)
@@ -147,6 +147,9 @@ errors: $(BUILD)/attnc
 	tests/errors/run.sh $(BUILD)/attnc
 cli: $(BUILD)/attnc
 	tests/cli/run.sh $(BUILD)
+# Every spec through ptxas, where there is one.
+ptxas: $(BUILD)/attnc
+	tests/ptxas.sh $(BUILD)
 docs: $(BUILD)/attnc
 	tests/docs.sh $(BUILD)/attnc docs/language.md
 
