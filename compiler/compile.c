@@ -121,6 +121,9 @@ static void note_targets(struct diag_sink *diags) {
     strbuf_destroy(&text);
 }
 
+/* What a spec without targets is compiled for (docs/language.md, "Targets"). */
+static const char default_target[] = "sm_90a";
+
 const char *compile_resolve_target(const struct attention *attention,
                                    const char *target,
                                    struct diag_sink *diags) {
@@ -136,7 +139,7 @@ const char *compile_resolve_target(const struct attention *attention,
         if (compile_target_is_supported(attention->targets[i].name))
             return target_limits_find(attention->targets[i].name)->name;
     if (attention->target_count == 0)
-        return compile_target(0);
+        return default_target;
     diag_error(diags, attention->targets[0].where,
                "no code generation for target '%s'",
                attention->targets[0].name);

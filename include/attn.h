@@ -93,8 +93,8 @@ struct attn_source {
 /* Zero is the default of every field.  Strings are copied. */
 struct attn_compile_options {
     const char *entry;    /* name of the attention; NULL: the only one of the file */
-    const char *target;   /* "sm_80"; NULL: the spec's, else the current device's, else the
-                             compiler's default */
+    const char *target;   /* "sm_80"; NULL: the spec's, else the current device's, else
+                             "sm_90a" */
     const char *schedule; /* as in `schedule { }`, "tile 128, 64; stages 2"; NULL: the planner's */
     const char *const *include_dirs;
     size_t include_count;

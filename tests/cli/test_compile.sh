@@ -22,9 +22,14 @@ for stage in attn mask-blocks tile online-softmax fold-scale pipeline; do
     out_has "module"
     err_is_empty
 done
-run "$causal" --emit=pipeline -o pipeline.mlir
-run "$causal" -o last.mlir
+run "$causal" --emit=pipeline --target sm_80 -o pipeline.mlir
+run "$causal" --target sm_80 -o last.mlir
 holds ".mlir is the module after the last pass" cmp pipeline.mlir last.mlir
+
+# A spec without targets is compiled for sm_90a (docs/language.md, Targets).
+run "$causal" --emit=ptx
+status_is 0
+out_has ".target sm_90a"
 
 run "$causal" --dump-all dumps --target sm_80
 status_is 0
