@@ -209,9 +209,7 @@ static void note_nearest(const struct schedule_problem *problem,
             account(problem, &near);
             if (!fits(target, &near))
                 continue;
-            diag_note(diags, where,
-                      "the nearest schedule that fits: tile %d, %d; stages %d",
-                      near.tile_m, near.tile_n, near.stages);
+            schedule_note_fit(&near, where, diags);
             return;
         }
 }
@@ -230,16 +228,7 @@ static bool refuse_misfit(const struct schedule_problem *problem,
             plan->registers_s, plan->registers_other, plan->consumers,
             schedule_consumer_registers(plan->consumers, false));
     else if (plan->shared_bytes > target->shared_per_cta)
-        diag_error(diags, where,
-                   "tile %d, %d with %d stage%s needs %.1f KiB of shared "
-                   "memory (Q %.1f + %d x "
-                   "(K %.1f + V %.1f) + barriers %.1f), %s has %.1f",
-                   plan->tile_m, plan->tile_n, plan->stages,
-                   plan->stages == 1 ? "" : "s", plan->shared_bytes / 1024.0,
-                   plan->shared_q / 1024.0, plan->stages,
-                   plan->shared_k / 1024.0, plan->shared_v / 1024.0,
-                   plan->shared_list / 1024.0, target->name,
-                   target->shared_per_cta / 1024.0);
+        schedule_refuse_shared(target, plan, "barriers", where, diags);
     else
         return true;
     note_nearest(problem, target, plan, where, diags);
@@ -293,14 +282,9 @@ bool schedule_resolve_roles(const struct schedule_problem *problem,
         if (pinned->given[SCHEDULE_OVERLAP])
             plan.pingpong =
                 pinned->overlap == OVERLAP_PINGPONG && plan.consumers > 1;
-        plan.longest_first =
-            !pinned->given[SCHEDULE_ORDER] || pinned->order != ORDER_LINEAR;
+        schedule_take_pins(pinned, &plan);
         if (pinned->given[SCHEDULE_ORDER])
             plan.dynamic = pinned->order == ORDER_DYNAMIC;
-        if (pinned->given[SCHEDULE_RESCALE_THRESHOLD])
-            plan.rescale_threshold = pinned->rescale_threshold;
-        if (pinned->given[SCHEDULE_EXP_POLY])
-            plan.exp_poly = pinned->exp_poly;
         if (!refuse_shape(target, pinned, &plan, diags) ||
             !refuse_threshold(problem, pinned, &plan, diags))
             return false;

@@ -1,4 +1,4 @@
-/* The planner's half for targets with warp roles. */
+/* The planner's half for targets with warp roles, and what both halves use. */
 #ifndef ATTN_PASSES_SCHEDULE_SM90_H
 #define ATTN_PASSES_SCHEDULE_SM90_H
 
@@ -24,5 +24,22 @@ bool schedule_resolve_roles(const struct schedule_problem *problem,
  * copying. */
 int schedule_consumer_registers(int consumers, bool searches);
 int schedule_producer_registers(int consumers, bool searches);
+
+/* ---- Both halves (schedule.c) ---- */
+
+/* Takes over the pinned order (linear or not), rescale_threshold and
+ * exp_poly. */
+void schedule_take_pins(const struct schedule *pinned,
+                        struct schedule_plan *plan);
+
+/* Error: the plan's shared memory, term by term, exceeds the target's.  `rest`
+ * names what `shared_list` counts. */
+void schedule_refuse_shared(const struct target_limits *target,
+                            const struct schedule_plan *plan, const char *rest,
+                            struct source_range where, struct diag_sink *diags);
+
+/* Note: `near` is the nearest schedule that fits. */
+void schedule_note_fit(const struct schedule_plan *near,
+                       struct source_range where, struct diag_sink *diags);
 
 #endif

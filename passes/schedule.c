@@ -264,6 +264,37 @@ static bool nearest_fit(const struct schedule_problem *problem,
     return found;
 }
 
+void schedule_take_pins(const struct schedule *pinned,
+                        struct schedule_plan *plan) {
+    plan->longest_first =
+        !pinned->given[SCHEDULE_ORDER] || pinned->order != ORDER_LINEAR;
+    if (pinned->given[SCHEDULE_RESCALE_THRESHOLD])
+        plan->rescale_threshold = pinned->rescale_threshold;
+    if (pinned->given[SCHEDULE_EXP_POLY])
+        plan->exp_poly = pinned->exp_poly;
+}
+
+void schedule_note_fit(const struct schedule_plan *near,
+                       struct source_range where, struct diag_sink *diags) {
+    diag_note(diags, where,
+              "the nearest schedule that fits: tile %d, %d; stages %d",
+              near->tile_m, near->tile_n, near->stages);
+}
+
+void schedule_refuse_shared(const struct target_limits *target,
+                            const struct schedule_plan *plan, const char *rest,
+                            struct source_range where, struct diag_sink *diags) {
+    diag_error(diags, where,
+               "tile %d, %d with %d stage%s needs %.1f KiB of shared "
+               "memory (Q %.1f + %d x "
+               "(K %.1f + V %.1f) + %s %.1f), %s has %.1f",
+               plan->tile_m, plan->tile_n, plan->stages,
+               plan->stages == 1 ? "" : "s", plan->shared_bytes / 1024.0,
+               plan->shared_q / 1024.0, plan->stages, plan->shared_k / 1024.0,
+               plan->shared_v / 1024.0, rest, plan->shared_list / 1024.0,
+               target->name, target->shared_per_cta / 1024.0);
+}
+
 static void note_nearest(const struct schedule_problem *problem,
                          const struct target_limits *target,
                          const struct schedule_plan *wish,
@@ -272,9 +303,7 @@ static void note_nearest(const struct schedule_problem *problem,
     if (wish->tile_m < 16 || wish->tile_n < 16 ||
         !nearest_fit(problem, target, wish, &near))
         return;
-    diag_note(diags, where,
-              "the nearest schedule that fits: tile %d, %d; stages %d",
-              near.tile_m, near.tile_n, near.stages);
+    schedule_note_fit(&near, where, diags);
 }
 
 /* Place of the key to blame: the tile, else the stages, else the block. */
@@ -301,16 +330,7 @@ static bool refuse_misfit(const struct schedule_problem *problem,
                    plan->registers_other, plan->warps, target->name,
                    target->registers_per_thread);
     else if (!shared_fits(target, plan))
-        diag_error(diags, where,
-                   "tile %d, %d with %d stage%s needs %.1f KiB of shared "
-                   "memory (Q %.1f + %d x "
-                   "(K %.1f + V %.1f) + list %.1f), %s has %.1f",
-                   plan->tile_m, plan->tile_n, plan->stages,
-                   plan->stages == 1 ? "" : "s", plan->shared_bytes / 1024.0,
-                   plan->shared_q / 1024.0, plan->stages,
-                   plan->shared_k / 1024.0, plan->shared_v / 1024.0,
-                   plan->shared_list / 1024.0, target->name,
-                   target->shared_per_cta / 1024.0);
+        schedule_refuse_shared(target, plan, "list", where, diags);
     else
         return true;
     note_nearest(problem, target, plan, where, diags);
@@ -366,12 +386,7 @@ bool schedule_resolve(const struct schedule_problem *problem,
         bool legal = refuse_foreign_keys(target, pinned, diags);
         if (!refuse_bad_shape(target, pinned, &plan, diags) || !legal)
             return false;
-        plan.longest_first =
-            !pinned->given[SCHEDULE_ORDER] || pinned->order != ORDER_LINEAR;
-        if (pinned->given[SCHEDULE_RESCALE_THRESHOLD])
-            plan.rescale_threshold = pinned->rescale_threshold;
-        if (pinned->given[SCHEDULE_EXP_POLY])
-            plan.exp_poly = pinned->exp_poly;
+        schedule_take_pins(pinned, &plan);
     }
     if (!pinned || !pinned->given[SCHEDULE_STAGES])
         plan.stages = default_stages(problem, target, &plan);
