@@ -9,6 +9,7 @@
 
 #include "emulator/memory.h"
 #include "emulator/parse.h"
+#include "support/bits.h"
 
 enum { MAX_VARIABLE_BYTES = 1 << 26 };
 
@@ -90,12 +91,8 @@ static void parse_initial_value(struct parser *parser,
     bool negative = emu_parse_accept(parser, '-');
     uint64_t value = parser->token.value;
     if (parser->token.kind == TOKEN_FLOAT64 && bytes == 4) {
-        double wide;
-        memcpy(&wide, &value, 8);
-        float single = (float)(negative ? -wide : wide);
-        uint32_t bits;
-        memcpy(&bits, &single, 4);
-        value = bits;
+        double wide = double_of_bits(value);
+        value = bits_of_float((float)(negative ? -wide : wide));
     } else if (parser->token.kind == TOKEN_INTEGER) {
         value = negative ? 0 - value : value;
     } else if (parser->token.kind != TOKEN_FLOAT32 &&

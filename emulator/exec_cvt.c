@@ -19,7 +19,7 @@ LANE_HANDLER(cvt_f16x2, 32, u, PACK_SOURCES,
 /* f32 to a narrow format with .rz, .relu, .satfinite. */
 static uint32_t narrow(const struct emu_inst *inst, uint32_t bits,
                        struct float_format format) {
-    double value = (double)f32_of(bits);
+    double value = (double)float_of_bits(bits);
     if (inst->mods & EMU_MOD_RELU)
         value = value > 0 || isnan(value) ? value : 0.0;
     uint32_t result = emu_round_to_format(value, format, inst->rounding, false);
@@ -66,9 +66,10 @@ static int64_t read_integer(uint64_t bits, enum emu_type type) {
 /* Every source format is exact in double. */
 static double read_float(uint64_t bits, enum emu_type type, bool ftz) {
     if (type == EMU_TYPE_f64)
-        return f64_of(bits);
+        return double_of_bits(bits);
     if (type == EMU_TYPE_f32)
-        return (double)f32_of(ftz ? flush((uint32_t)bits) : (uint32_t)bits);
+        return (double)float_of_bits(ftz ? flush((uint32_t)bits)
+                                         : (uint32_t)bits);
     return (double)half_to_float((uint32_t)bits, type);
 }
 
@@ -82,7 +83,7 @@ static uint64_t write_float(const struct emu_inst *inst, double value,
     if (inst->mods & EMU_MOD_RELU)
         value = value > 0 || isnan(value) ? value : 0;
     if (inst->type == EMU_TYPE_f64)
-        return isnan(value) ? 0x7fffffffffffffffu : bits_of64(value);
+        return isnan(value) ? 0x7fffffffffffffffu : bits_of_double(value);
     if (inst->type == EMU_TYPE_f32) {
         uint32_t bits = emu_round_to_format(value, (struct float_format){8, 23},
                                             rounding, sticky);
@@ -212,7 +213,8 @@ LANE_HANDLER(cvt_f32_u32, 32, f, ONE32, (float)a->u[l])
 LANE_HANDLER(cvt_u64_u32, 64, u, ONE32, a->u[l])
 LANE_HANDLER(cvt_s64_s32, 64, s, ONE32, a->s[l])
 LANE_HANDLER(cvt_u32_u64, 32, u, ONE64, (uint32_t)a->u[l])
-LANE_HANDLER(cvt_f32_f16, 32, u, ONE32, canonical(bits_of(f32_of_f16(a->u[l]))))
+LANE_HANDLER(cvt_f32_f16, 32, u, ONE32,
+             canonical(bits_of_float(f32_of_f16(a->u[l]))))
 LANE_HANDLER(cvt_f32_bf16, 32, u, ONE32, canonical(a->u[l] << 16))
 LANE_HANDLER(cvt_f16_f32, 32, u, ONE32, f16_of_f32(a->u[l]))
 LANE_HANDLER(cvt_bf16_f32, 32, u, ONE32, bf16_of_f32(a->u[l]))

@@ -19,14 +19,14 @@
     const union lane32 *c = src32(warp, inst, 2)
 
 /* A handler of each kind: with subnormal numbers, and with .ftz. */
-#define F32_HANDLERS(name, sources, plain, flushed)                     \
-    LANE_HANDLER(name##_f32, 32, u, sources, canonical(bits_of(plain))) \
-    LANE_HANDLER(name##_ftz_f32, 32, u, sources,                        \
-                 canonical(flush(bits_of(flushed))))
+#define F32_HANDLERS(name, sources, plain, flushed)                           \
+    LANE_HANDLER(name##_f32, 32, u, sources, canonical(bits_of_float(plain))) \
+    LANE_HANDLER(name##_ftz_f32, 32, u, sources,                              \
+                 canonical(flush(bits_of_float(flushed))))
 
-#define FA f32_of(flush(a->u[l]))
-#define FB f32_of(flush(b->u[l]))
-#define FC f32_of(flush(c->u[l]))
+#define FA float_of_bits(flush(a->u[l]))
+#define FB float_of_bits(flush(b->u[l]))
+#define FC float_of_bits(flush(c->u[l]))
 F32_HANDLERS(add, F32_2, a->f[l] + b->f[l], FA + FB)
 F32_HANDLERS(sub, F32_2, a->f[l] - b->f[l], FA - FB)
 F32_HANDLERS(mul, F32_2, a->f[l] * b->f[l], (FA) * (FB))
@@ -45,9 +45,9 @@ static enum emu_step f32_general(struct emu_warp *warp,
         for (int i = 0; i < inst->src_count && i < 3; i++)
             in[i] = ftz ? flush(src32(warp, inst, i)->u[l])
                         : src32(warp, inst, i)->u[l];
-        uint32_t out =
-            emu_f32_operation(operation, f32_of(in[0]), f32_of(in[1]),
-                              f32_of(in[2]), inst->rounding);
+        uint32_t out = emu_f32_operation(operation, float_of_bits(in[0]),
+                                         float_of_bits(in[1]),
+                                         float_of_bits(in[2]), inst->rounding);
         out = ftz ? flush(out) : out;
         dst32(warp, inst, 0)->u[l] =
             inst->mods & EMU_MOD_SAT ? saturate(out) : out;
@@ -98,8 +98,8 @@ EXEC(rcp_f32) {
         if (!(active >> l & 1))
             continue;
         uint32_t x = src32(warp, inst, 0)->u[l];
-        uint32_t out = emu_f32_operation('/', 1.0f, f32_of(ftz ? flush(x) : x),
-                                         0, inst->rounding);
+        uint32_t out = emu_f32_operation(
+            '/', 1.0f, float_of_bits(ftz ? flush(x) : x), 0, inst->rounding);
         dst32(warp, inst, 0)->u[l] = ftz ? flush(out) : out;
     }
     return EMU_STEP_NEXT;
@@ -117,7 +117,7 @@ EXEC(rcp_f64) {
  * bits of the result; .ftz is in the name of both. */
 static inline uint64_t upper_half(double value) {
     return isnan(value) ? 0x7fffffff00000000u
-                        : bits_of64(value) & 0xffffffff00000000u;
+                        : bits_of_double(value) & 0xffffffff00000000u;
 }
 static inline double flushed64(double x) {
     return fabs(x) < 0x1p-1022 ? copysign(0.0, x) : x;
@@ -147,16 +147,18 @@ LANE_HANDLER(copysign_f64, 64, u, F64_2,
 /* The number wins against NaN; -0 is less than +0.  With .NaN, NaN wins. */
 static inline uint32_t choose(uint32_t x, uint32_t y, bool x_wins,
                               uint32_t if_equal) {
-    uint32_t result = f32_of(x) == f32_of(y) ? if_equal : x_wins ? x : y;
+    uint32_t result = float_of_bits(x) == float_of_bits(y) ? if_equal
+                      : x_wins                             ? x
+                                                           : y;
     result = (x & 0x7fffffffu) > 0x7f800000u ? y : result;
     result = (y & 0x7fffffffu) > 0x7f800000u ? x : result;
     return canonical(result);
 }
 static inline uint32_t min_f32(uint32_t x, uint32_t y) {
-    return choose(x, y, f32_of(x) < f32_of(y), x | y);
+    return choose(x, y, float_of_bits(x) < float_of_bits(y), x | y);
 }
 static inline uint32_t max_f32(uint32_t x, uint32_t y) {
-    return choose(x, y, f32_of(x) > f32_of(y), x & y);
+    return choose(x, y, float_of_bits(x) > float_of_bits(y), x & y);
 }
 /* The rule of .NaN. */
 static inline uint32_t nan_wins(uint32_t x, uint32_t y, uint32_t result) {
@@ -229,8 +231,8 @@ static inline float exp2_float(float x) {
     p = p * f + 0x1.ebfbdff82c58fp-3;
     p = p * f + 0x1.62e42fefa39efp-1;
     p = p * f + 1.0;
-    uint64_t exponent = bits_of64(shifted) << 52;
-    float result = (float)f64_of(bits_of64(p) + exponent);
+    uint64_t exponent = bits_of_double(shifted) << 52;
+    float result = (float)double_of_bits(bits_of_double(p) + exponent);
     return x != x ? x : result;
 }
 F32_HANDLERS(ex2, F32_1, exp2_float(a->f[l]), exp2_float(FA))
@@ -247,7 +249,7 @@ SCALAR_FUNCTION(rcp_approx, 1.0f / x)
 SCALAR_FUNCTION(rsqrt, 1.0 / sqrt((double)x))
 SCALAR_FUNCTION(sqrt_approx, sqrtf(x))
 LANE_HANDLER(tanh_f32, 32, u, F32_1,
-             canonical(bits_of((float)tanh((double)a->f[l]))))
+             canonical(bits_of_float((float)tanh((double)a->f[l]))))
 
 /* div.approx: divisors above 2^126 have a reciprocal that is flushed to
  * zero. */

@@ -118,8 +118,8 @@ EXEC(movmatrix) {
 INLINE void widen(const union lane32 *a, bool is_bf16,
                   float out[2][EMU_LANES]) {
     if (is_bf16) {
-        LANES out[0][l] = f32_of(a->u[l] << 16);
-        LANES out[1][l] = f32_of(a->u[l] & 0xffff0000u);
+        LANES out[0][l] = float_of_bits(a->u[l] << 16);
+        LANES out[1][l] = float_of_bits(a->u[l] & 0xffff0000u);
     } else {
         LANES out[0][l] = f32_of_f16(a->u[l] & 0xffff);
         LANES out[1][l] = f32_of_f16(a->u[l] >> 16);
@@ -182,8 +182,8 @@ EMU_VECTOR static void mma_f32(struct emu_warp *warp,
     multiply(&t, k_size);
     for (int i = 0; i < 4; i++)
         for (int l = 0; l < EMU_LANES; l++)
-            dst32(warp, inst, i)->u[l] = canonical(
-                bits_of(t.c[l / 4 + 8 * (i >> 1)][2 * (l % 4) + (i & 1)]));
+            dst32(warp, inst, i)->u[l] = canonical(bits_of_float(
+                t.c[l / 4 + 8 * (i >> 1)][2 * (l % 4) + (i & 1)]));
 }
 
 /* f16 accumulators: summed in f32, rounded once at the end. */
@@ -203,8 +203,8 @@ EMU_VECTOR static void mma_f16(struct emu_warp *warp,
     for (int i = 0; i < 2; i++)
         for (int l = 0; l < EMU_LANES; l++) {
             const float *c = &t.c[l / 4 + 8 * i][2 * (l % 4)];
-            dst32(warp, inst, i)->u[l] =
-                f16_of_f32(bits_of(c[0])) | f16_of_f32(bits_of(c[1])) << 16;
+            dst32(warp, inst, i)->u[l] = f16_of_f32(bits_of_float(c[0])) |
+                                         f16_of_f32(bits_of_float(c[1])) << 16;
         }
 }
 

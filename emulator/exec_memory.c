@@ -100,10 +100,10 @@ EXEC(st) {
 static uint64_t atomic_float(enum emu_type type, uint64_t old,
                              uint64_t operand) {
     if (type == EMU_TYPE_f64)
-        return bits_of64(f64_of(old) + f64_of(operand));
+        return bits_of_double(double_of_bits(old) + double_of_bits(operand));
     if (type == EMU_TYPE_f32)
-        return canonical(
-            bits_of(f32_of((uint32_t)old) + f32_of((uint32_t)operand)));
+        return canonical(bits_of_float(float_of_bits((uint32_t)old) +
+                                       float_of_bits((uint32_t)operand)));
     uint32_t result = 0;
     for (int half = 0; half < (emu_type_bytes(type) == 4 ? 2 : 1); half++) {
         double x = (double)half_to_float((uint32_t)(old >> 16 * half), type);

@@ -64,13 +64,14 @@ OPERATION(operation_f64, double, fma, sqrt)
 
 uint32_t emu_f32_operation(char operation, float x, float y, float z,
                            enum emu_rounding rounding) {
-    return canonical(bits_of(operation_f32(operation, x, y, z, rounding)));
+    return canonical(
+        bits_of_float(operation_f32(operation, x, y, z, rounding)));
 }
 
 uint64_t emu_f64_operation(char operation, double x, double y, double z,
                            enum emu_rounding rounding) {
     double result = operation_f64(operation, x, y, z, rounding);
-    return isnan(result) ? 0x7fffffffffffffffu : bits_of64(result);
+    return isnan(result) ? 0x7fffffffffffffffu : bits_of_double(result);
 }
 
 double emu_round_to_integral(double x, enum emu_rounding rounding) {
@@ -95,12 +96,12 @@ double emu_add_to_odd(double x, double y) {
     if (!isfinite(sum))
         return sum;
     double part = sum - x, error = (x - (sum - part)) + (y - part);
-    uint64_t bits = bits_of64(sum);
+    uint64_t bits = bits_of_double(sum);
     if (error == 0.0 || (bits & 1))
         return sum;
     /* The exact value lies between sum and a neighbour; take the odd one. */
     bool away = (error > 0) == (sum > 0);
-    return f64_of(away ? bits + 1 : bits - 1);
+    return double_of_bits(away ? bits + 1 : bits - 1);
 }
 
 /* Whether to add one unit after cutting `rest` (of a unit of `half`*2) off. */
@@ -125,7 +126,7 @@ static bool rounds_up(uint64_t rest, uint64_t half, bool odd, bool negative,
 
 uint32_t emu_round_to_format(double value, struct float_format format,
                              enum emu_rounding rounding, bool sticky) {
-    uint64_t bits = bits_of64(value);
+    uint64_t bits = bits_of_double(value);
     bool negative = bits >> 63;
     int bias = (1 << (format.exponent_bits - 1)) - 1,
         mantissa = format.mantissa_bits;

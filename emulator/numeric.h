@@ -7,33 +7,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "emulator/program.h"
-
-static inline float f32_of(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint32_t bits_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
-static inline double f64_of(uint64_t bits) {
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static inline uint64_t bits_of64(double value) {
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
+#include "support/bits.h"
 
 /* Subnormal bits become a zero of the same sign. */
 static inline uint32_t flush(uint32_t bits) {
@@ -46,22 +22,23 @@ static inline uint32_t canonical(uint32_t bits) {
 
 /* To [0, 1]; NaN to 0. */
 static inline uint32_t saturate(uint32_t bits) {
-    float x = f32_of(bits);
+    float x = float_of_bits(bits);
     return x > 0.0f ? (x < 1.0f ? bits : 0x3f800000u) : 0;
 }
 
 static inline float f32_of_bf16(uint32_t bits) {
-    return f32_of(bits << 16);
+    return float_of_bits(bits << 16);
 }
 
 /* Exact; branchless so that loops over it vectorise: the exponent is moved with
  * a multiplication, which also normalises subnormal numbers. */
 static inline float f32_of_f16(uint32_t bits) {
     uint32_t magnitude = (bits & 0x7fffu) << 13;
-    float scaled = f32_of(magnitude) * f32_of(0x77800000u); /* 2^112 */
-    uint32_t result =
-        magnitude >= 0x0f800000u ? magnitude | 0x7f800000u : bits_of(scaled);
-    return f32_of(result | (bits & 0x8000u) << 16);
+    float scaled =
+        float_of_bits(magnitude) * float_of_bits(0x77800000u); /* 2^112 */
+    uint32_t result = magnitude >= 0x0f800000u ? magnitude | 0x7f800000u
+                                               : bits_of_float(scaled);
+    return float_of_bits(result | (bits & 0x8000u) << 16);
 }
 
 /* Round to nearest even, the common case; vectorises. */
@@ -76,7 +53,8 @@ static inline uint32_t f16_of_f32(uint32_t bits) {
     uint32_t magnitude = bits & 0x7fffffffu, sign = bits >> 16 & 0x8000u;
     uint32_t normal =
         (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1)) >> 13;
-    uint32_t subnormal = bits_of(f32_of(magnitude) + 0.5f) - 0x3f000000u;
+    uint32_t subnormal =
+        bits_of_float(float_of_bits(magnitude) + 0.5f) - 0x3f000000u;
     uint32_t finite = magnitude < 0x38800000u ? subnormal : normal;
     uint32_t result = magnitude >= 0x47800000u ? 0x7c00u : finite;
     return magnitude > 0x7f800000u ? 0x7fffu : result | sign;

@@ -175,9 +175,9 @@ static void load_a(struct emu_warp *warp, const struct wgmma_op *op,
             uint32_t bits = src32(warp, op->inst, i)->u[l];
             int row = l / 4 + 8 * (i & 1), k = 2 * (l % 4) + 8 * (i >> 1);
             p->a[k][row] =
-                is_bf16 ? f32_of(bits << 16) : f32_of_f16(bits & 0xffff);
-            p->a[k + 1][row] =
-                is_bf16 ? f32_of(bits & 0xffff0000u) : f32_of_f16(bits >> 16);
+                is_bf16 ? float_of_bits(bits << 16) : f32_of_f16(bits & 0xffff);
+            p->a[k + 1][row] = is_bf16 ? float_of_bits(bits & 0xffff0000u)
+                                       : f32_of_f16(bits >> 16);
         }
 }
 
@@ -224,13 +224,13 @@ static void store_d(struct emu_warp *warp, const struct wgmma_op *op,
             union lane32 *d = dst32(warp, inst, i);
             if (inst->type == EMU_TYPE_f32) {
                 d->u[l] = canonical(
-                    bits_of(p->d[l / 4 + 8 * (i >> 1 & 1)]
-                                [8 * (i / 4) + 2 * (l % 4) + (i & 1)]));
+                    bits_of_float(p->d[l / 4 + 8 * (i >> 1 & 1)]
+                                      [8 * (i / 4) + 2 * (l % 4) + (i & 1)]));
             } else {
                 const float *at =
                     &p->d[l / 4 + 8 * (i & 1)][8 * (i / 2) + 2 * (l % 4)];
-                d->u[l] = f16_of_f32(bits_of(at[0])) |
-                          f16_of_f32(bits_of(at[1])) << 16;
+                d->u[l] = f16_of_f32(bits_of_float(at[0])) |
+                          f16_of_f32(bits_of_float(at[1])) << 16;
             }
         }
 }

@@ -4,20 +4,17 @@
 
 #include <assert.h>
 #include <math.h>
-#include <string.h>
+
+#include "support/bits.h"
 
 float fold_float(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
+    return float_of_bits(bits);
 }
 
 uint32_t fold_bits(float value) {
     if (isnan(value))
         return 0x7fc00000u;
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
+    return bits_of_float(value);
 }
 
 /* Stores a wide result; tells whether it fits in i32. */

@@ -8,21 +8,9 @@
 
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
+#include "support/bits.h"
 #include "support/kernel_info.h"
-
-static inline uint32_t bits_of_float(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
-static inline float float_of_bits(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
 
 /* The f32 of a bf16 pattern; exact. */
 static inline float float_of_bf16(uint16_t bits) {

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/bits.h"
+
 /* Class names as insts.def spells them. */
 #define CLASS_NONE PTX_NONE
 #define CLASS_P PTX_P
@@ -181,9 +183,7 @@ enum ptx_class ptx_reg_class(const struct ptx_kernel *kernel, uint32_t reg) {
 /* ---- operands ----------------------------------------------------------- */
 
 struct ptx_operand ptx_f32(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return ptx_f32_bits(bits);
+    return ptx_f32_bits(bits_of_float(value));
 }
 
 struct ptx_operand ptx_address(struct ptx_operand reg, int64_t offset) {

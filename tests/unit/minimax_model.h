@@ -6,21 +6,9 @@
 
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "passes/minimax.h"
-
-static inline float model_f32(uint32_t bits) {
-    float x;
-    memcpy(&x, &bits, sizeof x);
-    return x;
-}
-
-static inline uint32_t model_bits(float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
+#include "support/bits.h"
 
 /* max.NaN; add.rm with 1.5·2^23 + 127, whose unit is 1: the sum rounded down is
  * the sum with x rounded down; the rest rounds to nearest. */
@@ -32,7 +20,7 @@ static inline float model_exp2(float x, const float *c, int count) {
     float sum = c[count - 1];
     for (int k = count - 2; k >= 0; k--)
         sum = fmaf(fraction, sum, c[k]);
-    return sum * model_f32(model_bits(biased) << 23);
+    return sum * float_of_bits(bits_of_float(biased) << 23);
 }
 
 /* The argument of ex2 for an exp of x, not clamped, and the factor that makes

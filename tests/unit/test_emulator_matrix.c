@@ -1,14 +1,12 @@
 /* ldmatrix, stmatrix, mma.sync and wgmma against products of small integers,
  * which every order of summation computes exactly.
  */
+#include "support/bits.h"
 #include "tests/unit/emulator_harness.h"
 
 /* bf16 and f16 of integers up to 256. */
 static uint16_t bf16_of(int value) {
-    float single = (float)value;
-    uint32_t bits;
-    memcpy(&bits, &single, 4);
-    return (uint16_t)(bits >> 16);
+    return (uint16_t)(bits_of_float((float)value) >> 16);
 }
 
 static uint16_t f16_of(int value) {

@@ -47,7 +47,7 @@ struct exp2_worst {
 WITH_FMA static struct exp2_worst exp2_errors(uint32_t first, uint32_t last) {
     struct exp2_worst worst = {0, 0};
     for (uint64_t bits = first; bits <= last; bits += STEP) {
-        float x = model_f32((uint32_t)bits);
+        float x = float_of_bits((uint32_t)bits);
         double scale = 1 / power_of_two((double)x);
         double error_3 =
             fabs((double)model_exp2(x, minimax_exp2_3, 4) * scale - 1);
@@ -73,22 +73,23 @@ static void check_exp2(uint32_t first, uint32_t last) {
 
 /* Every f32 from -126 to 8 (P of a rescale threshold of 8). */
 Test(minimax, exp2_of_all_positive_inputs) {
-    check_exp2(0, model_bits(8.0f));
+    check_exp2(0, bits_of_float(8.0f));
 }
 Test(minimax, exp2_of_all_negative_inputs) {
-    check_exp2(model_bits(-0.0f), model_bits(-126.0f));
+    check_exp2(bits_of_float(-0.0f), bits_of_float(-126.0f));
 }
 
 /* Every f32 below -126, and the rest of the domain. */
 WITH_FMA static uint32_t any_exp2_bits(uint32_t first, uint32_t last) {
     uint32_t any = 0;
     for (uint64_t bits = first; bits <= last; bits += STEP)
-        any |= model_bits(
-            model_exp2(model_f32((uint32_t)bits), minimax_exp2_3, 4));
+        any |= bits_of_float(
+            model_exp2(float_of_bits((uint32_t)bits), minimax_exp2_3, 4));
     return any;
 }
 Test(minimax, exp2_is_zero_below_the_normal_range) {
-    uint32_t first = model_bits(-126.0f) + 1u, last = model_bits(-INFINITY);
+    uint32_t first = bits_of_float(-126.0f) + 1u,
+             last = bits_of_float(-INFINITY);
     cr_assert_eq(any_exp2_bits(first, last), 0);
     cr_assert(isnan(model_exp2(NAN, minimax_exp2_3, 4)));
     cr_assert(isnan(model_exp2(-NAN, minimax_exp2_4, 5)));
@@ -119,11 +120,11 @@ static inline double tanh_allowed(double exact) {
 WITH_FMA static double worst_tanh_polynomial(float a, float out) {
     float c[MODEL_TANH_COUNT];
     double worst = 0, wide = (double)a, back = 1 / (double)out;
-    uint64_t first = model_bits(0x1p-24f / a);
+    uint64_t first = bits_of_float(0x1p-24f / a);
     model_tanh_coefficients(a, out, c);
-    for (uint64_t bits = first; bits <= model_bits(minimax_tanh_bound / a);
+    for (uint64_t bits = first; bits <= bits_of_float(minimax_tanh_bound / a);
          bits += STEP) {
-        float s = model_f32((uint32_t)bits);
+        float s = float_of_bits((uint32_t)bits);
         double exact = tanh_exactly((double)s * wide);
         double error = fabs((double)model_tanh_small(s, c) * back - exact);
         double allowed = tanh_allowed(exact);
@@ -163,7 +164,7 @@ Test(minimax, large_caps_are_nearly_linear) {
 WITH_FMA static double worst_tanh_quotient(uint32_t first, uint32_t last) {
     double worst = 0;
     for (uint64_t bits = first; bits <= last; bits += STEP) {
-        float x = model_f32((uint32_t)bits);
+        float x = float_of_bits((uint32_t)bits);
         double power = power_of_two((double)model_tanh_exponent(x));
         double exact = tanh_exactly((double)x), allowed = tanh_allowed(exact);
         for (int corner = 0; corner < 4; corner++) {
@@ -181,7 +182,8 @@ WITH_FMA static double worst_tanh_quotient(uint32_t first, uint32_t last) {
 /* Past 10 the result is 1 - 2 exp(-20) or more, whatever the errors are; below
  * 2^-27 the power rounds as at 2^-27. */
 Test(minimax, tanh_quotient_of_all_inputs) {
-    double worst = worst_tanh_quotient(model_bits(0x1p-28f), model_bits(10.0f));
+    double worst =
+        worst_tanh_quotient(bits_of_float(0x1p-28f), bits_of_float(10.0f));
     cr_assert(worst <= 1, "%.3f of the tolerance", worst);
     cr_log_info("%.3f of the tolerance", worst);
     cr_assert_eq(model_tanh_large(INFINITY, 0, 0, 0), 1);
@@ -194,7 +196,7 @@ Test(minimax, tanh_quotient_of_all_inputs) {
 WITH_FMA static double worst_exp(uint32_t first, uint32_t last) {
     double worst = 0;
     for (uint64_t bits = first; bits <= last; bits += STEP) {
-        float x = model_f32((uint32_t)bits);
+        float x = float_of_bits((uint32_t)bits);
         double power = power_of_two((double)model_exp_exponent(x));
         double scale = 1 / exp((double)x);
         float factor = model_exp_factor(x);
@@ -210,10 +212,10 @@ WITH_FMA static double worst_exp(uint32_t first, uint32_t last) {
 /* Every f32 whose exp is a normal number; below 2^-26 ex2 and the factor are
  * those of 2^-26. */
 Test(minimax, exp_of_all_positive_inputs) {
-    double worst = worst_exp(model_bits(0x1p-26f), model_bits(88.7f));
+    double worst = worst_exp(bits_of_float(0x1p-26f), bits_of_float(88.7f));
     cr_assert(worst <= 0x1p-21, "2^%.3f", log2(worst));
 }
 Test(minimax, exp_of_all_negative_inputs) {
-    double worst = worst_exp(model_bits(-0x1p-26f), model_bits(-87.3f));
+    double worst = worst_exp(bits_of_float(-0x1p-26f), bits_of_float(-87.3f));
     cr_assert(worst <= 0x1p-21, "2^%.3f", log2(worst));
 }

@@ -86,8 +86,9 @@ struct params {
 static void run(const char *units, const float *c, int count) {
     char ir[8192], coefficients[128];
     for (int k = 0, at = 0; k < count; k++)
-        at += snprintf(coefficients + at, sizeof coefficients - (size_t)at,
-                       "%s0x%08X", k ? ", " : "", (unsigned)model_bits(c[k]));
+        at +=
+            snprintf(coefficients + at, sizeof coefficients - (size_t)at,
+                     "%s0x%08X", k ? ", " : "", (unsigned)bits_of_float(c[k]));
     snprintf(ir, sizeof ir, kernel, units, coefficients);
     struct ptx_case p = ptx_case_text(ir, "sm_80");
     cr_assert_not_null(p.text, "%s", ptx_case_errors(&p));
@@ -148,7 +149,7 @@ static void check(unsigned units, const float *c, int count) {
             float want = poly ? model_exp2(in, c, count) : exp2f(in);
             bool same = isnan(in) ? isnan(out)
                         : poly
-                            ? model_bits(out) == model_bits(want)
+                            ? bits_of_float(out) == bits_of_float(want)
                             : fabsf(out - want) <= want * 0x1p-22f + 0x1p-126f;
             cr_assert(same, "%s(%a) = %a, want %a", poly ? "poly" : "ex2", in,
                       out, want);
