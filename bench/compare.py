@@ -31,6 +31,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import attn  # noqa: E402
+import yardstick  # noqa: E402
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
@@ -166,6 +167,18 @@ def flex(case):
                         enable_gqa=case.H_kv != case.H)
     with torch.no_grad():
         return "flex", call, call()
+
+
+def yardsticks(case, folder):
+    """Contestants of the hand-written kernels in `folder`."""
+    def start(kernel):
+        o, lse = torch.empty_like(case.q), torch.empty(case.q.shape[:3], device=DEV)
+        call = kernel.bind(case.q, case.k, case.v, o, lse)
+        call()
+        torch.cuda.synchronize()
+        return kernel.meta["name"], call, o
+    return [lambda kernel=kernel: start(kernel)
+            for kernel in yardstick.kernels(folder, case.D, case.name == "causal")]
 
 
 def loop_ms(call, seconds):
@@ -336,6 +349,8 @@ def main():
     ap.add_argument("--slice", type=float, default=0.15, help="seconds a turn")
     ap.add_argument("--rounds", type=int, default=5)
     ap.add_argument("--peers", default="flash2,cudnn", help="of the set fwd")
+    ap.add_argument("--yardstick", metavar="DIR",
+                    help="of the set fwd: cubins and meta.json of hand-written kernels")
     ap.add_argument("--shapes", default="2x8192", help="BxS of the set fwd")
     ap.add_argument("--start-probe", help=argparse.SUPPRESS)
     ap.add_argument("--head-dims", default="128", help="of the set fwd")
@@ -352,7 +367,9 @@ def main():
             for name in ("full", "causal"):
                 case = Case(name, B, S, 2048 // D, D)
                 peers = [lambda label=label: sdpa(case, label, SDPA_BACKENDS[label])
-                         for label in args.peers.split(",")]
+                         for label in args.peers.split(",") if label]
+                if args.yardstick:
+                    peers += yardsticks(case, args.yardstick)
                 compare(library, case, peers, args, rows)
     if "flex" in sets:
         for name in SPECS:

@@ -20,6 +20,9 @@
  *     (x·f1)·f2       => x·(f1·f2)    likewise
  *     x·f + y         => fma(x, f, y)
  *     x·f - y         => fma(x, f, -y)
+ *     fma(x, f, y·g)  => fma(y, g/f, x)·f          f > 0 constant, g the same
+ * for the whole loop (ALiBi: g the slope, y the distance): f goes on into the
+ * softmax, and y·g is no operation of its own any more
  */
 #include <float.h>
 #include <math.h>
@@ -117,9 +120,8 @@ static MlirValue small_factor(struct simplify *s, MlirValue factor) {
     double constant;
     if (ir_constant_float(factor, &constant))
         return ir_const_f32(&s->b, (float)constant);
-    MlirOperation stretch = ir_def_op(factor, "vector.broadcast");
-    return mlirOperationIsNull(stretch) ? (MlirValue){NULL}
-                                        : ir_operand(stretch, 0);
+    MlirOperation wide = ir_def_op(factor, "vector.broadcast");
+    return mlirOperationIsNull(wide) ? (MlirValue){NULL} : ir_operand(wide, 0);
 }
 
 /* 1/d for a divisor that is the same in a row, a column or everywhere; null
@@ -175,6 +177,13 @@ static MlirValue multiply_small(struct simplify *s, MlirValue x, MlirValue y) {
     return ir_mulf(b, ir_broadcast(b, x, shape), ir_broadcast(b, y, shape));
 }
 
+/* A small factor over a tile, as a constant where it is one. */
+static MlirValue stretch(struct ir_builder *b, MlirValue small, MlirType tile) {
+    double constant;
+    return ir_constant_float(small, &constant) ? ir_splat(b, tile, constant)
+                                               : ir_broadcast(b, small, tile);
+}
+
 static void simplify_product(struct simplify *s, MlirOperation op) {
     MlirValue x, inner, outer_factor, inner_factor;
     if (!split_product(s, ir_result(op, 0), &x, &outer_factor) ||
@@ -186,13 +195,9 @@ static void simplify_product(struct simplify *s, MlirOperation op) {
     if (mlirValueIsNull(first) || mlirValueIsNull(second))
         return;
     MlirValue both = multiply_small(s, first, second);
-    double constant;
     if (mlirValueIsNull(both))
         return;
-    MlirType type = mlirValueGetType(inner);
-    MlirValue wide = ir_constant_float(both, &constant)
-                         ? ir_splat(&s->b, type, constant)
-                         : ir_broadcast(&s->b, both, type);
+    MlirValue wide = stretch(&s->b, both, mlirValueGetType(inner));
     replace(s, op, ir_mulf(&s->b, inner, wide));
 }
 
@@ -228,6 +233,32 @@ static void simplify_difference(struct simplify *s, MlirOperation op) {
             ir_fma(&s->b, ir_operand(mul, 0), ir_operand(mul, 1), minus));
 }
 
+/* fma(x, f, y·g): the bias is brought to the units of x. */
+static void simplify_bias(struct simplify *s, MlirOperation op) {
+    struct ir_builder *b = &s->b;
+    double factor;
+    MlirOperation bias = ir_def_op(ir_operand(op, 2), "arith.mulf");
+    if (mlirOperationIsNull(bias) || is_score(s->set, ir_operand(op, 2)) ||
+        !is_score(s->set, ir_operand(op, 0)) ||
+        !ir_constant_float(ir_operand(op, 1), &factor) || !(factor > 0) ||
+        !is_normal(factor) || !is_normal(1 / factor))
+        return;
+    for (size_t i = 0; i < 2; i++) {
+        ir_before(b, op);
+        MlirValue g = small_factor(s, ir_operand(bias, i));
+        if (mlirValueIsNull(g) || !ir_is_scalar(mlirValueGetType(g)))
+            continue;
+        MlirType tile = mlirValueGetType(ir_result(op, 0));
+        g = multiply_small(s, g, ir_const_f32(b, (float)(1 / factor)));
+        if (mlirValueIsNull(g))
+            continue;
+        MlirValue sum = ir_fma(b, ir_operand(bias, 1 - i), stretch(b, g, tile),
+                               ir_operand(op, 0));
+        replace(s, op, ir_mulf(b, sum, ir_splat(b, tile, factor)));
+        return;
+    }
+}
+
 static void simplify_all(struct pass_ctx *ctx, MlirOperation func,
                          struct simplify *s, const char *name,
                          void (*rewrite)(struct simplify *, MlirOperation)) {
@@ -252,6 +283,7 @@ static void simplify_scores(struct pass_ctx *ctx, MlirOperation func) {
     simplify_all(ctx, func, &s, "arith.mulf", simplify_product);
     simplify_all(ctx, func, &s, "arith.addf", simplify_sum);
     simplify_all(ctx, func, &s, "arith.subf", simplify_difference);
+    simplify_all(ctx, func, &s, "math.fma", simplify_bias);
     ir_erase_dead(ir_func_body(func));
     tile_hoist(ctx->scratch, func); /* reciprocals and products of invariants */
 }

@@ -5,10 +5,15 @@
  * Per key block, with c = log2(e):
  *
  *     m'    = max(m, rowmax(s)·c rounded up)       log2 units
- *     m_ref = m' = -inf ? 0 : m'                   rows without a kept pair so
- * far alpha = exp2(m - m_ref) p     = exp2(s·c - m_ref)                    one
- * FMA; <= 1 because m' was rounded up l'    = l·alpha + p partial sums, the
- * quad is added at the end acc'  = acc·alpha + p·V
+ *     alpha = exp2(m - m')
+ *     p     = exp2(s·c - m')                       one FMA; <= 1 because m' was
+ *                                                  rounded up
+ *     l'    = l·alpha + p                          partial sums, the quad is
+ *                                                  added at the end
+ *     acc'  = acc·alpha + p·V
+ *
+ * m starts at the lowest finite f32, not at -inf: rows without a kept pair so
+ * far have p = exp2(-inf - m) = 0 and alpha = 1 without a test for -inf - -inf.
  *
  * A NaN or +inf score makes p NaN and so poisons l and acc of its own row:
  * maxnumf skips NaN, so nothing else of the row's state hides it.
@@ -38,10 +43,8 @@ static void expand_step(struct ir_builder *b, MlirOperation step) {
     MlirValue row_max = ir_reduce_columns(b, IR_REDUCE_MAXNUMF, s);
     MlirValue bound = ir_mul_rp(b, row_max, ir_splat(b, row, log2_e));
     MlirValue m_new = ir_maxnumf(b, m, bound);
-    MlirValue empty = ir_cmpf(b, IR_OEQ, m_new, ir_splat(b, row, -INFINITY));
-    MlirValue m_ref = ir_select(b, empty, ir_splat(b, row, 0), m_new);
-    MlirValue alpha = ir_exp2(b, ir_subf(b, m, m_ref));
-    MlirValue minus_m = ir_broadcast(b, ir_negf(b, m_ref), tile);
+    MlirValue alpha = ir_exp2(b, ir_subf(b, m, m_new));
+    MlirValue minus_m = ir_broadcast(b, ir_negf(b, m_new), tile);
     MlirValue p = ir_exp2(b, ir_fma(b, s, ir_splat(b, tile, log2_e), minus_m));
     MlirValue l_old =
         ir_mulf(b, ir_operand(step, STEP_L), ir_broadcast(b, alpha, l_type));
@@ -90,7 +93,7 @@ static void expand_all(struct pass_ctx *ctx, MlirOperation module,
 
 /* online-softmax
  * requires     attn.softmax_step and attn.softmax_finish on final scores in
- * natural units, -inf where masked; m starts at -inf, l and acc at 0;
+ * natural units, -inf where masked; m starts at -FLT_MAX, l and acc at 0;
  * establishes  arith, math, attn.mul_rp, attn.partial_sum and attn.dot instead;
  * m in log2 units; breaks       nothing. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {

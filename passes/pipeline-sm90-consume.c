@@ -14,10 +14,12 @@
 #include "passes/schedule-sm90.h"
 
 /* What a consumer carries from block to block: the accumulator without P·V of
- * the block before, whose P waits for its V. */
+ * the block before, whose P waits for its V.  The rings of K and V have as many
+ * stages and blocks: V(j-1) lies where K(j-1) lay. */
 enum { C_ACC, C_M, C_L, C_P, C_KS, C_KP, C_VS, C_VP, C_COUNT };
 
-MlirValue role_turn_barrier(struct roles *r, int ahead) {
+/* Named barrier of the consumer `ahead` turns after this one. */
+static MlirValue turn_barrier(struct roles *r, int ahead) {
     struct ir_builder *b = &r->b;
     MlirValue turn = ir_addi(b, r->consumer, role_number(r, ahead));
     MlirValue wraps = ir_cmpi(b, IR_SGE, turn, role_number(r, r->consumers));
@@ -63,11 +65,11 @@ static MlirValue issue_qk(struct roles *r, const MlirValue carried[C_COUNT],
     if (!r->is_list)
         ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
     if (r->pingpong)
-        ir_bar_sync(b, role_turn_barrier(r, 0), 256);
+        ir_bar_sync(b, r->own_turn, 256);
     MlirValue s = start_qk(r, r->q_slot, k);
     *in_flight = issue_pv(r, carried[C_P], carried[C_ACC], v);
     if (r->pingpong)
-        ir_bar_arrive(b, role_turn_barrier(r, 1), 256);
+        ir_bar_arrive(b, r->next_turn, 256);
     s = ir_wgmma_wait(b, s, 1);
     ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
     return s;
@@ -92,22 +94,47 @@ static bool is_search(struct roles *r, struct ir_map *found, MlirOperation op) {
     return result;
 }
 
-/* Before the first block every row's reference is -inf, so the vote of
- * `rescale` is known: its exact arm is copied without the branch.  False for
- * other ops. */
-static bool take_exact_arm(struct roles *r, struct scope *scope,
-                           MlirOperation op) {
-    if (!ir_is_op(op, "scf.if") ||
-        mlirOperationIsNull(ir_def_op(ir_operand(op, 0), "attn.vote_any")))
-        return false;
-    MlirOperation inner = mlirBlockGetFirstOperation(ir_region_block(op, 0));
+/* Copies one arm of an scf.if without the branch. */
+static void take_arm(struct roles *r, struct scope *scope, MlirOperation op,
+                     size_t arm) {
+    MlirOperation inner = mlirBlockGetFirstOperation(ir_region_block(op, arm));
     for (; !ir_is_op(inner, "scf.yield");
          inner = mlirOperationGetNextInBlock(inner))
         role_clone(r, scope, inner);
     for (size_t i = 0; i < ir_result_count(op); i++)
         ir_map_set(scope->inner, ir_result(op, i),
                    role_image(scope, ir_operand(inner, i)));
+}
+
+/* Branches whose condition is known: before the first block every row's
+ * reference is the lowest, so the vote of `rescale` says yes; behind it no
+ * block crosses the end of the keys (attn.first_pass).  False for other ops. */
+static bool take_known_arm(struct roles *r, struct scope *scope,
+                           MlirOperation op, bool is_first) {
+    if (!ir_is_op(op, "scf.if"))
+        return false;
+    MlirOperation condition = ir_def(ir_operand(op, 0));
+    bool votes = ir_is_op(condition, "attn.vote_any");
+    bool crosses = ir_has_attr(condition, "attn.first_pass");
+    if (!(is_first ? votes : crosses))
+        return false;
+    take_arm(r, scope, op, is_first ? 0 : 1);
     return true;
+}
+
+/* Behind the first pass: a condition that is false or'ed with another one. */
+static bool take_other_condition(struct scope *scope, MlirOperation op) {
+    if (!ir_is_op(op, "arith.ori"))
+        return false;
+    for (size_t i = 0; i < 2; i++) {
+        MlirOperation side = ir_def(ir_operand(op, i));
+        if (mlirOperationIsNull(side) || !ir_has_attr(side, "attn.first_pass"))
+            continue;
+        ir_map_set(scope->inner, ir_result(op, 0),
+                   role_image(scope, ir_operand(op, 1 - i)));
+        return true;
+    }
+    return false;
 }
 
 /* One block, `scope` having the images of the loop counter or entry.  `first`:
@@ -116,6 +143,7 @@ static void consume_block(struct roles *r, struct scope *scope,
                           MlirValue carried[C_COUNT], MlirValue first) {
     bool is_first = !mlirValueIsNull(first);
     MlirValue in_flight = {NULL};
+    struct ring own = {carried[C_KS], carried[C_KP]}; /* of this block */
     MlirValue old_acc = mlirBlockGetArgument(
         r->loop_body, (intptr_t)(r->state + STATE_ACC + !r->is_list));
     ir_map_set(scope->inner,
@@ -137,21 +165,20 @@ static void consume_block(struct roles *r, struct scope *scope,
         if (ir_is_op(op, "attn.load") || (is_first && is_rescale) ||
             is_search(r, found, op) ||
             (is_first && ir_is_op(op, "attn.vote_any")) ||
-            (is_first && take_exact_arm(r, scope, op)))
+            take_known_arm(r, scope, op, is_first) ||
+            (!is_first && take_other_condition(scope, op)))
             continue;
         if (mlirOperationEqual(op, r->exponent) && !is_first) {
             struct ring v = {carried[C_VS], carried[C_VP]};
             ir_map_set(scope->inner, old_acc, finish_pv(r, in_flight, v));
-            v = role_ring_next(r, v, r->stages);
-            carried[C_VS] = v.stage, carried[C_VP] = v.parity;
+            carried[C_VS] = own.stage, carried[C_VP] = own.parity;
         }
         if (is_first && mlirOperationEqual(op, r->qk)) {
             ir_map_set(scope->inner, ir_result(op, 0), first);
         } else if (mlirOperationEqual(op, r->qk)) {
             MlirValue s = issue_qk(r, carried, &in_flight);
             ir_map_set(scope->inner, ir_result(op, 0), s);
-            struct ring k = role_ring_next(
-                r, (struct ring){carried[C_KS], carried[C_KP]}, r->stages);
+            struct ring k = role_ring_next(r, own, r->stages);
             carried[C_KS] = k.stage, carried[C_KP] = k.parity;
         } else {
             role_clone(r, scope, op);
@@ -447,6 +474,8 @@ void role_consumer(struct roles *r, MlirValue warpgroup) {
         b, schedule_consumer_registers(r->consumers, r->is_list), true);
     r->consumer = ir_subi(b, warpgroup, role_number(r, 1));
     if (r->pingpong) { /* the first consumer goes first */
+        r->own_turn = turn_barrier(r, 0);
+        r->next_turn = turn_barrier(r, 1);
         MlirValue last =
             ir_cmpi(b, IR_EQ, r->consumer, role_number(r, r->consumers - 1));
         struct ir_if branch = ir_if_begin(b, last, NULL, 0, false);

@@ -48,6 +48,7 @@ struct roles {
     MlirValue drawn, drawn_full, drawn_empty;
     MlirValue warp, elected, consumer;
     MlirValue q_slot; /* consumer: of the tile in work */
+    MlirValue own_turn, next_turn; /* consumer: named barriers (pingpong) */
     int shared_bytes;
 };
 
@@ -115,9 +116,6 @@ void role_skip_blocks(struct roles *r, MlirValue begin, MlirValue end,
                       MlirValue rings[4]);
 void role_skip_tile(struct roles *r, MlirValue count, struct ring q,
                     MlirValue rings[4]);
-/* Named barrier of the consumer `ahead` turns after this one. */
-MlirValue role_turn_barrier(struct roles *r, int ahead);
-
 /* The programs of the two roles, at the builder's place. */
 void role_producer(struct roles *r);
 void role_consumer(struct roles *r, MlirValue warpgroup);

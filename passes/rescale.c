@@ -1,23 +1,23 @@
 /* rescale: the reference maximum moves only when it must (lazy softmax).
  *
- * FlashAttention-4 rescales its accumulator only when the row maximum grew by more than
- * tau (log2 units).  Here that is taken to its end: the fast path has no shuffle, no
- * alpha and no multiplication of the accumulator.  Per key block, with x the scores,
- * c > 0 their factor to log2 units and m the reference:
+ * FlashAttention-4 rescales its accumulator only when the row maximum grew by
+ * more than tau (log2 units).  Here that is taken to its end: the fast path has
+ * no shuffle, no alpha and no multiplication of the accumulator.  Per key
+ * block, with x the scores, c > 0 their factor to log2 units and m the
+ * reference:
  *
- *     limit = m >= 0 ? bits(m/c + tau/c) : INT_MIN   as i32: for positive floats the order
- *                                                    of the bits is the order of the values
- *     grow  = any lane of the warp saw bits(x) >= limit (INT_MIN: always; -0.0 is INT_MIN)
- *     grow:  m' = max(m, rowmax(x)·c), alpha = exp2(m - m'), l = l·alpha, acc = acc·alpha
- *     else:  m' = m
+ *     limit = min(bits(m/c + tau/c), INT_MIN)        unsigned: INT_MIN for a
+ * negative sum grow  = any lane of the warp saw bits(x) >= limit, as i32
+ * (INT_MIN: always); for positive floats the order of the bits is the order of
+ * the values grow:  m' = max(m, rowmax(x)·c), alpha = exp2(m - m'), l =
+ * l·alpha, acc = acc·alpha else:  m' = m
  *
- * A row whose reference is negative, or -inf as at the start, always takes the exact
- * path, so the first block of a tile is exact.  P is at most 2^tau: tau is 8 for f16 and
- * bf16, whose P holds it without loss.  A positive NaN counts as above every limit, a
- * negative one below: both make P NaN on either path.
+ * A row whose reference is below -tau, as at the start, always takes the exact
+ * path, so the first block of a tile is exact.  P is at most 2^tau: tau is 8
+ * for f16 and bf16, whose P holds it without loss.  A positive NaN counts as
+ * above every limit, a negative one below: both make P NaN on either path.
  *
  * Not here: what the exact path computes (`online-softmax`). */
-#include <math.h>
 #include <mlir-c/BuiltinAttributes.h>
 
 #include "ir/build_sm90.h"
@@ -30,7 +30,7 @@ struct step {
     MlirValue x, c;         /* scores, their factor as a splat row */
     double factor;
     MlirValue m_old, m_new; /* m_new = maxnumf(m_old, mul_rp(rowmax(x), c)) */
-    MlirValue alpha;        /* exp2(m_old - m_ref) */
+    MlirValue alpha;        /* exp2(m_old - m_new) */
     MlirOperation scale_l;  /* l * alpha */
     MlirOperation scale_acc; /* acc * alpha */
 };
@@ -108,9 +108,8 @@ static MlirValue emit_vote(struct ir_builder *b, const struct step *step, double
     MlirType row_bits = ir_with_element(row, i32);
     MlirValue limit = ir_fma(b, step->m_old, ir_splat(b, row, 1 / step->factor),
                              ir_splat(b, row, tau / step->factor));
-    MlirValue positive = ir_cmpf(b, IR_OGE, step->m_old, ir_splat(b, row, 0));
-    MlirValue limit_bits = ir_select(b, positive, ir_bitcast(b, limit, i32),
-                                     ir_splat(b, row_bits, INT32_MIN));
+    MlirValue limit_bits = ir_minui(b, ir_bitcast(b, limit, i32),
+                                    ir_splat(b, row_bits, INT32_MIN));
     MlirValue top = ir_partial_max(b, ir_bitcast(b, step->x, i32));
     MlirValue wide = ir_broadcast(b, limit_bits, mlirValueGetType(top));
     return ir_vote_any(b, ir_cmpi(b, IR_SGE, top, wide));
@@ -122,9 +121,7 @@ static void emit_exact(struct ir_builder *b, const struct step *step, MlirValue 
     MlirType row = mlirValueGetType(step->m_old);
     MlirValue row_max = ir_reduce_columns(b, IR_REDUCE_MAXNUMF, step->x);
     MlirValue m = ir_maxnumf(b, step->m_old, ir_mul_rp(b, row_max, ir_splat(b, row, step->factor)));
-    MlirValue empty = ir_cmpf(b, IR_OEQ, m, ir_splat(b, row, -INFINITY));
-    MlirValue m_ref = ir_select(b, empty, ir_splat(b, row, 0), m);
-    MlirValue alpha = ir_exp2(b, ir_subf(b, step->m_old, m_ref));
+    MlirValue alpha = ir_exp2(b, ir_subf(b, step->m_old, m));
     out_values[0] = m;
     out_values[1] = alpha;
     out_values[2] = ir_mulf(b, l, ir_broadcast(b, alpha, mlirValueGetType(l)));

@@ -12,6 +12,7 @@
 #include "passes/tile.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 
 #include "ir/build_sm90.h"
@@ -200,8 +201,22 @@ void tile_key_block(struct tile_kernel *kernel, MlirValue k_first,
         state[i] = ir_result(step, i);
 }
 
-/* True where the block needs the mask code: it crosses kv_len, or is not known
- * to be whole.  A mask without classification is evaluated everywhere. */
+/* Is the block of this class (0, 1, 2) not whole?  mask-blocks makes classes as
+ * `all ? 2 : some`, of which only `all` counts. */
+static MlirValue is_not_whole(struct tile_kernel *kernel, MlirValue class) {
+    struct ir_builder *b = &kernel->b;
+    MlirOperation select = ir_def_op(class, "arith.select");
+    int64_t whole = 0;
+    if (!mlirOperationIsNull(select) &&
+        ir_constant_int(ir_operand(select, 1), &whole) && whole == 2 &&
+        !mlirOperationIsNull(ir_def_op(ir_operand(select, 2), "arith.extui")))
+        return ir_xori(b, ir_operand(select, 0), ir_const_bool(b, true));
+    return ir_cmpi(b, IR_NE, class, tile_const(kernel, 2));
+}
+
+/* True where the block needs the mask code: it crosses kv_len, which only the
+ * first pass of a loop can, or is not known to be whole.  A mask without
+ * classification is evaluated everywhere. */
 static MlirValue needs_mask(struct tile_kernel *kernel, MlirValue k_first) {
     struct ir_builder *b = &kernel->b;
     bool has_mask = !mlirOperationIsNull(kernel->mask);
@@ -210,11 +225,11 @@ static MlirValue needs_mask(struct tile_kernel *kernel, MlirValue k_first) {
     MlirValue k_end =
         ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n));
     MlirValue crosses = ir_cmpi(b, IR_SGT, k_end, kernel->kv_len);
+    ir_set_attr(ir_def(crosses), "attn.first_pass", ir_attr_unit(b->context));
     if (mlirOperationIsNull(kernel->classify))
         return crosses;
     MlirValue block_class = tile_classify(kernel, k_first);
-    return ir_ori(b, crosses,
-                  ir_cmpi(b, IR_NE, block_class, tile_const(kernel, 2)));
+    return ir_ori(b, crosses, is_not_whole(kernel, block_class));
 }
 
 void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
@@ -387,7 +402,7 @@ static void emit_kernel(struct tile_kernel *kernel) {
     MlirValue state[STATE_COUNT] = {
         ir_splat(b, ir_type_tile(f32, rows, ir_extent(mlirValueGetType(v), 3)),
                  0),
-        ir_splat(b, ir_type_tile(f32, rows, 1), -INFINITY),
+        ir_splat(b, ir_type_tile(f32, rows, 1), -FLT_MAX),
         ir_splat(b, ir_type_tile(f32, rows, 4), 0),
     };
     bool dense = mlirOperationIsNull(kernel->classify) ||

@@ -104,14 +104,16 @@ static void move_and_clear(struct isel *is, struct move_list *moves) {
     *moves = (struct move_list){0};
 }
 
-/* Moves what a terminator passes on (operands from `first`) to `to`. */
+/* Moves what a terminator passes on (operands from `first`) to `to`; NULL
+ * there: nobody will read it. */
 static void pass_on(struct isel *is, MlirOperation terminator, size_t first,
                     struct storage *const *to) {
     struct move_list moves = {0};
     isel_flush(is);
     for (size_t i = first; i < ir_operand_count(terminator); i++)
-        isel_add_moves(is, &moves, to[i - first],
-                       isel_storage(is, ir_operand(terminator, i)));
+        if (to[i - first])
+            isel_add_moves(is, &moves, to[i - first],
+                           isel_storage(is, ir_operand(terminator, i)));
     isel_move_all(is, moves.to.data, moves.from.data, (int)moves.to.count);
     isel_release(is, terminator);
 }
@@ -292,13 +294,37 @@ static struct branch_result result_of(struct isel *is, MlirOperation op,
     return result;
 }
 
+/* Does `op` run only where `condition` holds? */
+static bool runs_under(MlirOperation op, MlirValue condition) {
+    MlirOperation outer = mlirOperationGetParentOperation(op);
+    for (; !mlirOperationIsNull(outer) && !ir_is_op(outer, "func.func");
+         op = outer, outer = mlirOperationGetParentOperation(op))
+        if (ir_is_op(outer, "scf.if") &&
+            mlirValueEqual(ir_operand(outer, 0), condition) &&
+            mlirBlockEqual(mlirOperationGetBlock(op),
+                           ir_region_block(outer, 0)))
+            return true;
+    return false;
+}
+
+/* Is result i of an scf.if read only in first arms of branches on the same
+ * condition?  Then what its second arm yields is never seen. */
+static bool second_arm_unread(MlirOperation op, size_t i) {
+    MlirOpOperand use = mlirValueGetFirstUse(ir_result(op, i));
+    for (; !mlirOpOperandIsNull(use); use = mlirOpOperandGetNextUse(use))
+        if (!runs_under(mlirOpOperandGetOwner(use), ir_operand(op, 0)))
+            return false;
+    return true;
+}
+
 /* Lowers one arm.  What the other arm uses does not count here: only one runs.
  */
 static void lower_arm(struct isel *is, MlirOperation op, size_t arm,
                       const struct branch_result *results, size_t count) {
     struct storage **to = ARENA_NEW_ARRAY(is->arena, struct storage *, count);
     for (size_t i = 0; i < count; i++) {
-        to[i] = results[i].storage;
+        bool unread = arm == 1 && second_arm_unread(op, i);
+        to[i] = unread ? NULL : results[i].storage;
         if (results[i].passed) {
             results[i].passed->uses = results[i].uses[arm];
             results[i].passed->owned = true;

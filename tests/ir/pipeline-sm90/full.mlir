@@ -40,6 +40,7 @@
 // CHECK: "attn.wgmma_commit"
 // CHECK: "attn.wgmma_wait"(%[[S]]) {pending = 1 : i32}
 // CHECK: "attn.mbarrier_arrive"(%[[KEMPTY]]
+// CHECK-NOT: scf.if
 // CHECK: "attn.vote_any"
 // CHECK: "attn.wgmma_wait"(%[[O]]) {pending = 0 : i32}
 // CHECK: math.exp2 {{.*}} : vector<64x64xf32>
