@@ -232,4 +232,4 @@ clean:
 	rm -rf $(BUILD) build-san
 
 -include $(LIB_OBJS:.o=.d) $(TOOL_OBJS:.o=.d) $(UNIT_BINS:$(BUILD)/tests/%=$(BUILD)/obj/tests/%.d) \
-	$(E2E_OBJS:.o=.d) $(RANDOM_OBJS:.o=.d)
+	$(UNIT_HELPER_OBJS:.o=.d) $(E2E_OBJS:.o=.d) $(RANDOM_OBJS:.o=.d)

@@ -20,9 +20,9 @@
 /* ---- Names ------------------------------------------------------------- */
 
 static const char *const stage_names[] = {
-    "attn",       "mask-blocks", "tile",    "online-softmax",
-    "fold-scale", "fast-math",   "rescale", "split-exp",
-    "pipeline",   "ptx",         NULL,
+    "attn",           "mask-blocks", "variants",  "tile",
+    "online-softmax", "fold-scale",  "fast-math", "rescale",
+    "split-exp",      "pipeline",    "ptx",       NULL,
 };
 
 const char *const *compile_stages(void) {
@@ -331,7 +331,8 @@ bool compile_key(struct arena *arena, struct source_set *sources,
     strbuf_printf(out_key, "attn %s\ntarget %s\nschedule ", ATTN_VERSION,
                   target);
     schedule_print(&plan, out_key);
-    strbuf_printf(out_key, "; warps %d; q %s\n", plan.warps,
+    strbuf_printf(out_key, "; second %d, %d; warps %d; q %s\n", plan.second_m,
+                  plan.second_n, plan.warps,
                   plan.q_registers ? "registers" : "shared");
     ast_print_attention(out_key, attention);
     return true;

@@ -253,20 +253,22 @@ void ir_func_set_arg_attr(MlirOperation func, size_t i, const char *name,
                 mlirArrayAttrGet(context, (intptr_t)count, dictionaries));
 }
 
-bool ir_kernel_tile(MlirOperation func, int *out_m, int *out_n) {
-    MlirAttribute attr = get_attr(func, "attn.tile");
+bool ir_int_pair(MlirOperation op, const char *name, int *out_first,
+                 int *out_second) {
+    MlirAttribute attr = get_attr(op, name);
     if (mlirAttributeIsNull(attr) || !mlirAttributeIsADenseI32Array(attr) ||
         mlirDenseArrayGetNumElements(attr) != 2)
         return false;
-    *out_m = mlirDenseI32ArrayGetElement(attr, 0);
-    *out_n = mlirDenseI32ArrayGetElement(attr, 1);
+    *out_first = mlirDenseI32ArrayGetElement(attr, 0);
+    *out_second = mlirDenseI32ArrayGetElement(attr, 1);
     return true;
 }
 
-void ir_set_kernel_tile(MlirOperation func, int m, int n) {
-    int32_t tile[2] = {m, n};
-    ir_set_attr(func, "attn.tile",
-                mlirDenseI32ArrayGet(mlirOperationGetContext(func), 2, tile));
+void ir_set_int_pair(MlirOperation op, const char *name, int first,
+                     int second) {
+    int32_t pair[2] = {first, second};
+    ir_set_attr(op, name,
+                mlirDenseI32ArrayGet(mlirOperationGetContext(op), 2, pair));
 }
 
 /* An array of strings: postfix code is stored as words. */
@@ -283,6 +285,12 @@ static MlirAttribute word_array(MlirContext context, const char *const *words,
 void ir_set_kernel_grid(MlirOperation func, const char *const *words,
                         size_t count) {
     ir_set_attr(func, "attn.grid",
+                word_array(mlirOperationGetContext(func), words, count));
+}
+
+void ir_set_kernel_when(MlirOperation func, const char *const *words,
+                        size_t count) {
+    ir_set_attr(func, "attn.when",
                 word_array(mlirOperationGetContext(func), words, count));
 }
 

@@ -151,10 +151,21 @@ static inline void ir_set_kernel_kind(MlirOperation func, const char *kind) {
                 ir_attr_string(mlirOperationGetContext(func), kind));
 }
 
+/* An attribute array<i32: first, second>; false when absent. */
+bool ir_int_pair(MlirOperation op, const char *name, int *out_first,
+                 int *out_second);
+void ir_set_int_pair(MlirOperation op, const char *name, int first, int second);
+
 /* attn.tile = array<i32: M, N>; false when absent. */
-bool ir_kernel_tile(MlirOperation func, int *out_m, int *out_n);
+static inline bool ir_kernel_tile(MlirOperation func, int *out_m, int *out_n) {
+    return ir_int_pair(func, "attn.tile", out_m, out_n);
+}
+
 /* Sets it: rows and columns of the score tile. */
-void ir_set_kernel_tile(MlirOperation func, int m, int n);
+static inline void ir_set_kernel_tile(MlirOperation func, int m, int n) {
+    ir_set_int_pair(func, "attn.tile", m, n);
+}
+
 /* attn.warps: warps of a CTA, 0 when absent. */
 static inline int ir_kernel_warps(MlirOperation func) {
     return (int)ir_int_attr(func, "attn.warps", 0);
@@ -179,6 +190,9 @@ static inline void ir_set_kernel_shared_bytes(MlirOperation func, int bytes) {
 
 /* attn.grid: postfix words. */
 void ir_set_kernel_grid(MlirOperation func, const char *const *words,
+                        size_t count);
+/* attn.when: the condition for launching it, postfix words. */
+void ir_set_kernel_when(MlirOperation func, const char *const *words,
                         size_t count);
 /* attn.extents of tensor argument i: postfix words of one axis, a list an
  * axis. */

@@ -31,6 +31,7 @@ struct pass {
 };
 
 extern const struct pass pass_mask_blocks;
+extern const struct pass pass_variants;
 extern const struct pass pass_tile;
 extern const struct pass pass_online_softmax;
 extern const struct pass pass_fold_scale;

@@ -261,12 +261,25 @@ static void add_counter(struct roles *r) {
                          ir_attr_unit(context));
 }
 
+/* A CTA a multiprocessor, or a tile if those are fewer; none where the other
+ * variant runs. */
 static void set_launch(struct roles *r) {
-    const char *words[] = {
+    const char *ctas[] = {
         "sm_count", "q_len", arena_printf(r->b.arena, "%d", r->tile_m),
         "ceildiv",  "heads", "mul",
         "batch",    "mul",   "min"};
-    ir_set_kernel_grid(r->func, words, sizeof words / sizeof words[0]);
+    VEC(const char *) words = {0};
+    for (size_t i = 0; i < sizeof ctas / sizeof ctas[0]; i++)
+        vec_push(r->b.arena, &words, ctas[i]);
+    size_t count = 0;
+    const char **when = ir_words(
+        r->b.arena,
+        mlirOperationGetAttributeByName(r->func, ir_ref("attn.when")), &count);
+    for (size_t i = 0; i < count; i++)
+        vec_push(r->b.arena, &words, when[i]);
+    if (count > 0)
+        vec_push(r->b.arena, &words, "mul");
+    ir_set_kernel_grid(r->func, words.data, words.count);
     ir_set_kernel_warps(r->func, 4 * (r->consumers + 1));
     ir_set_attr(r->func, "attn.row_warps", ir_attr_i32(r->b.context, 4));
     ir_set_kernel_shared_bytes(r->func, r->shared_bytes);

@@ -23,21 +23,28 @@ const struct pass pass_cse = {
     mlirCreateTransformsCSE};
 
 static const struct pass *const all_passes[] = {
-    &pass_mask_blocks,  &pass_tile,    &pass_online_softmax, &pass_fold_scale,
-    &pass_fast_math,    &pass_rescale, &pass_split_exp,      &pass_pipeline,
-    &pass_canonicalize, &pass_cse,
+    &pass_mask_blocks, &pass_variants,     &pass_tile,    &pass_online_softmax,
+    &pass_fold_scale,  &pass_fast_math,    &pass_rescale, &pass_split_exp,
+    &pass_pipeline,    &pass_canonicalize, &pass_cse,
 };
 enum { PASS_COUNT = sizeof all_passes / sizeof all_passes[0] };
 
 /* cse runs after each stage that clones code: it drops what was inlined in vain
  * and shares index arithmetic between the positions of neighbouring ops. */
 static const struct pass_step sm80_steps[] = {
-    {&pass_mask_blocks, true}, {&pass_tile, true},
-    {&pass_cse, false},        {&pass_online_softmax, true},
-    {&pass_fold_scale, true},  {&pass_cse, false},
-    {&pass_fast_math, true},   {&pass_rescale, true},
-    {&pass_split_exp, true},   {&pass_pipeline, true},
-    {&pass_cse, false},        {NULL, false},
+    {&pass_mask_blocks, true},
+    {&pass_variants, true},
+    {&pass_tile, true},
+    {&pass_cse, false},
+    {&pass_online_softmax, true},
+    {&pass_fold_scale, true},
+    {&pass_cse, false},
+    {&pass_fast_math, true},
+    {&pass_rescale, true},
+    {&pass_split_exp, true},
+    {&pass_pipeline, true},
+    {&pass_cse, false},
+    {NULL, false},
 };
 
 const struct pass_step *pass_pipeline_of(const char *target) {

@@ -34,6 +34,11 @@ void plan_write(MlirOperation func, const struct schedule_plan *plan) {
     ir_set_attr(
         func, "attn.order",
         ir_attr_string(context, schedule_order(plan)));
+    if (plan->second_m > 0)
+        ir_set_int_pair(func, "attn.second_tile", plan->second_m,
+                        plan->second_n);
+    else
+        ir_remove_attr(func, "attn.second_tile");
     set_positive(func, "attn.rescale_threshold", plan->rescale_threshold);
     set_positive(func, "attn.exp_poly", plan->exp_poly);
     if (plan->q_registers)
@@ -90,6 +95,7 @@ bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
         ir_has_attr(func, "attn.pingpong") ? OVERLAP_PINGPONG : OVERLAP_INTRA;
     if (!schedule_resolve(&problem, &pinned, ctx->diags, out_plan))
         return false;
+    out_plan->second_m = out_plan->second_n = 0; /* those are `variants`' */
     /* Without attn.stages nobody has planned yet. */
     if (pinned.given[SCHEDULE_STAGES]) {
         out_plan->rescale_threshold =

@@ -1,6 +1,7 @@
 /* The schedule plan in the IR: attributes of a kernel function.
  *
  *     attn.tile = array<i32: M, N>   attn.warps   attn.stages   : i32
+ *     attn.second_tile = array<i32: M, N>   of a second kernel (variants.c)
  *     attn.consumers : i32           consumer warpgroups, where there are roles
  *     attn.q_stages : i32            buffers of Q, where there are roles
  *     attn.pingpong                  unit: they take turns at issuing products

@@ -11,7 +11,9 @@
  * and ptxas serialises wgmma when that does not fit.  The preferred tiles were
  * chosen by measurement on an H200 (docs/ptx.md).
  *
- * Not here: tiles by sequence length (kernels serve every length). */
+ * Persistent CTAs walk the query tiles in waves, and a wave that is not full
+ * costs as much as a full one.  Plain masks therefore get two kernels with
+ * different tiles; the sizes of a call say which one is launched. */
 #include "passes/schedule-sm90.h"
 
 enum {
@@ -100,9 +102,12 @@ static void choose_tile(const struct schedule_problem *problem,
                                                          : problem->head_dim_v;
     bool plain = !problem->has_score && !problem->element_reads &&
                  !problem->has_sparse_mask;
-    int consumers = dim <= 64 && plain ? 4 : dim <= 128 && plain ? 3 : 2;
-    int widest = consumers == 4 ? 64 : consumers == 3 ? 80 : 128;
-    plan->consumers = wish->consumers ? wish->consumers : consumers;
+    plan->consumers = wish->consumers       ? wish->consumers
+                      : dim <= 128 && plain ? 3
+                                            : 2;
+    int widest = plan->consumers == 4               ? 64
+                 : plan->consumers == 3 && dim > 64 ? 80
+                                                    : 128;
     plan->tile_m = ROWS * plan->consumers;
     plan->tile_n = wish->tile_n ? wish->tile_n : widest;
     plan->stages = wish->stages ? wish->stages : 2;
@@ -138,6 +143,95 @@ static void choose_q_stages(const struct schedule_problem *problem,
         return;
     plan->q_stages = 1;
     account(problem, plan);
+}
+
+/* ---- Two kernels -----------------------------------------------------------
+ */
+
+/* The second tile of head dimensions up to 64 and up to 128 (plain masks), and
+ * the time of a row of both tiles, in percent of the first one's, full and
+ * under a mask (H200). */
+static const struct pair {
+    int dim, second_m, second_n, full, masked;
+} pairs[] = {{64, 256, 64, 103, 100}, {128, 128, 128, 108, 104}};
+
+static const struct pair *pair_of(const struct schedule_problem *problem) {
+    int dim = problem->head_dim_qk > problem->head_dim_v ? problem->head_dim_qk
+                                                         : problem->head_dim_v;
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        if (dim <= pairs[i].dim)
+            return &pairs[i];
+    return NULL;
+}
+
+/* Only where the author left the shape to the planner and a row has no work
+ * beside the softmax. */
+static void choose_second(const struct schedule_problem *problem,
+                          const struct schedule *pinned,
+                          struct schedule_plan *plan) {
+    static const enum schedule_key shape[] = {
+        SCHEDULE_TILE, SCHEDULE_STAGES, SCHEDULE_CONSUMERS, SCHEDULE_OVERLAP};
+    for (size_t i = 0; pinned && i < sizeof shape / sizeof shape[0]; i++)
+        if (pinned->given[shape[i]])
+            return;
+    const struct pair *pair = pair_of(problem);
+    if (!pair || problem->has_score || problem->element_reads ||
+        problem->has_sparse_mask)
+        return;
+    plan->second_m = pair->second_m;
+    plan->second_n = pair->second_n;
+}
+
+/* Waves of tiles of `rows` rows, times the time of one. */
+static size_t cost_words(const struct schedule_problem *problem, int rows,
+                         int percent, struct arena *arena,
+                         const char **out_words) {
+    const char *tile = arena_printf(arena, "%d", rows);
+    const char *words[] = {"q_len",   tile,  "ceildiv",  "heads",   "mul",
+                           "batch",   "mul", "sm_count", "ceildiv", "kv_len",
+                           "1048576", "min", /* no overflow */
+                           tile,      "add", "mul",      NULL,      "mul"};
+    enum { COUNT = sizeof words / sizeof words[0] };
+    words[COUNT - 2] = arena_printf(arena, "%d", rows * percent);
+    size_t count = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        /* Under a mask a tile's last blocks are half lost on its diagonal. */
+        bool diagonal = i == COUNT - 5 || i == COUNT - 4;
+        if (!diagonal || problem->has_mask)
+            out_words[count++] = words[i];
+    }
+    return count;
+}
+
+size_t schedule_when(const struct schedule_problem *problem,
+                     const struct schedule_plan *plan, bool second,
+                     struct arena *arena,
+                     const char *out_words[SCHEDULE_WHEN_WORDS]) {
+    const struct pair *pair = pair_of(problem);
+    int percent = problem->has_mask ? pair->masked : pair->full;
+    int rows[2] = {plan->tile_m, plan->second_m}, percents[2] = {100, percent};
+    size_t count =
+        cost_words(problem, rows[second], percents[second], arena, out_words);
+    count += cost_words(problem, rows[!second], percents[!second], arena,
+                        out_words + count);
+    out_words[count++] = second ? "le" : "lt";
+    return count;
+}
+
+bool schedule_second(const struct schedule_problem *problem,
+                     const struct schedule_plan *plan, struct diag_sink *diags,
+                     struct schedule_plan *out_plan) {
+    struct schedule pinned = {.tile_m = plan->second_m,
+                              .tile_n = plan->second_n};
+    pinned.given[SCHEDULE_TILE] = true;
+    if (!schedule_resolve_roles(problem, target_limits_find(plan->target),
+                                &pinned, diags, out_plan))
+        return false;
+    out_plan->rescale_threshold = plan->rescale_threshold;
+    out_plan->exp_poly = plan->exp_poly;
+    out_plan->longest_first = plan->longest_first;
+    out_plan->dynamic = plan->dynamic;
+    return true;
 }
 
 /* ---- Pinned keys --------------------------------------------------------- */
@@ -278,6 +372,7 @@ bool schedule_resolve_roles(const struct schedule_problem *problem,
         choose_stages(problem, target, &plan);
     choose_q_stages(problem, target, &plan);
     plan.pingpong = plan.consumers == 2 || plan.consumers == 3;
+    choose_second(problem, pinned, &plan);
     if (pinned) {
         if (pinned->given[SCHEDULE_OVERLAP])
             plan.pingpong =

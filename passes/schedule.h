@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "frontend/ast.h"
+#include "support/arena.h"
 #include "support/diag.h"
 
 /* What a schedule is for. */
@@ -26,6 +27,9 @@ struct schedule_problem {
 struct schedule_plan {
     const char *target;
     int tile_m, tile_n; /* queries of a CTA, keys of a block */
+    /* Tile of a second kernel, for calls whose tiles it shares out better among
+     * the multiprocessors; 0: there is none. */
+    int second_m, second_n;
     int stages;         /* key blocks in shared memory, 1: K and V take turns */
     int warps;          /* of a CTA; rows are split over them */
     int consumers;    /* warpgroups of 64 rows beside a producer; 0: no roles */
@@ -62,6 +66,22 @@ int schedule_padded_dim(int head_dim);
 bool schedule_resolve(const struct schedule_problem *problem,
                       const struct schedule *pinned, struct diag_sink *diags,
                       struct schedule_plan *out_plan);
+
+/* The plan of the second kernel of `plan` (second_m > 0): its tile, and the
+ * order, threshold and exp_poly of the first.  False after an error. */
+bool schedule_second(const struct schedule_problem *problem,
+                     const struct schedule_plan *plan, struct diag_sink *diags,
+                     struct schedule_plan *out_plan);
+
+enum { SCHEDULE_WHEN_WORDS = 40 };
+
+/* The condition under which the first or the second kernel of `plan` is
+ * launched, 0 or 1, as postfix words over the sizes (docs/runtime.md); exactly
+ * one of the two holds.  Returns the number of words. */
+size_t schedule_when(const struct schedule_problem *problem,
+                     const struct schedule_plan *plan, bool second,
+                     struct arena *arena,
+                     const char *out_words[SCHEDULE_WHEN_WORDS]);
 
 /* The plan's `order` as schedule { } spells it. */
 const char *schedule_order(const struct schedule_plan *plan);

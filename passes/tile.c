@@ -17,6 +17,7 @@
 
 #include "ir/build_sm90.h"
 #include "passes/plan.h"
+#include "support/vec.h"
 
 MlirValue tile_const(struct tile_kernel *kernel, int value) {
     return ir_const_i32(&kernel->b, value);
@@ -433,17 +434,25 @@ static void set_grid(MlirOperation func, struct arena *arena, int tile_m) {
     ir_set_kernel_grid(func, words, sizeof words / sizeof words[0]);
 }
 
-/* Scalar functions are private to their attention: gone once inlined. */
-static void erase_functions(const struct tile_kernel *kernel) {
+typedef VEC(MlirOperation) function_list;
+
+/* Scalar functions are private to their attention, whose variants share them:
+ * gone once all are inlined. */
+static void note_functions(const struct tile_kernel *kernel,
+                           function_list *inlined) {
     const MlirOperation functions[] = {kernel->mask, kernel->score,
                                        kernel->classify, kernel->kv_bounds};
-    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
-        if (!mlirOperationIsNull(functions[i]))
-            ir_erase(functions[i]);
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++) {
+        bool known = mlirOperationIsNull(functions[i]);
+        for (size_t k = 0; k < inlined->count && !known; k++)
+            known = mlirOperationEqual(inlined->data[k], functions[i]);
+        if (!known)
+            vec_push(kernel->b.arena, inlined, functions[i]);
+    }
 }
 
 static bool tile_function(struct pass_ctx *ctx, MlirOperation module,
-                          MlirOperation func) {
+                          MlirOperation func, function_list *inlined) {
     struct tile_kernel kernel = {.func = func,
                                  .attention = ir_find_attention(func)};
     if (!plan_read(ctx, module, func, kernel.attention, &kernel.plan))
@@ -464,7 +473,7 @@ static bool tile_function(struct pass_ctx *ctx, MlirOperation module,
                                  kernel.tile_rows, kernel.plan.tile_n);
     emit_kernel(&kernel);
     ir_erase(attention);
-    erase_functions(&kernel);
+    note_functions(&kernel, inlined);
     tile_separate(&kernel);
     tile_hoist(ctx->scratch, func);
     ir_erase_dead(ir_func_body(func));
@@ -483,10 +492,14 @@ static bool run(struct pass_ctx *ctx, MlirOperation module) {
     size_t count = 0;
     MlirOperation *attentions =
         ir_collect(ctx->scratch, module, "attn.attention", &count);
+    function_list inlined = {0};
     for (size_t i = 0; i < count; i++)
         if (!tile_function(ctx, module,
-                           mlirOperationGetParentOperation(attentions[i])))
+                           mlirOperationGetParentOperation(attentions[i]),
+                           &inlined))
             return false;
+    for (size_t i = 0; i < inlined.count; i++)
+        ir_erase(inlined.data[i]);
     return true;
 }
 

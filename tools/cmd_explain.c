@@ -92,6 +92,11 @@ static void print_plan(const struct explain *e, struct strbuf *out) {
                   "  CTA          %d query rows, %d keys a block, %d warps (%d "
                   "threads)\n",
                   p->tile_m, p->tile_n, p->warps, 32 * p->warps);
+    if (p->second_m > 0)
+        strbuf_printf(out,
+                      "  variants     tile %d, %d in a second kernel; the "
+                      "sizes of a call choose (launch)\n",
+                      p->second_m, p->second_n);
     strbuf_printf(out, "  Q            in %s\n",
                   p->q_registers ? "registers"
                                  : "shared memory, read for every block");
@@ -321,6 +326,10 @@ static void json_plan(const struct explain *e, struct json *json) {
     json_pair_string(json, "schedule", strbuf_text(&text));
     json_pair_integer(json, "tile_m", p->tile_m);
     json_pair_integer(json, "tile_n", p->tile_n);
+    if (p->second_m > 0) {
+        json_pair_integer(json, "second_tile_m", p->second_m);
+        json_pair_integer(json, "second_tile_n", p->second_n);
+    }
     json_pair_integer(json, "stages", p->stages);
     json_pair_integer(json, "warps", p->warps);
     json_pair_bool(json, "q_registers", p->q_registers);

@@ -290,11 +290,11 @@ bool info_build(struct arena *arena, const MlirOperation *funcs,
     for (size_t i = 0; i < count; i++)
         collect_buffers(&build, funcs[i], true);
     size_expr_append(arena, &info->workspace_zeroed, &info->workspace_bytes);
-    for (size_t i = 0; i < count; i++) {
-        collect_buffers(&build, funcs[i], false);
+    for (size_t i = count; i-- > 0;) /* the tile of the first main kernel */
         if (strcmp(ir_kernel_kind(funcs[i]), "main") == 0)
             ir_kernel_tile(funcs[i], &info->tile_m, &info->tile_n);
-    }
+    for (size_t i = 0; i < count; i++)
+        collect_buffers(&build, funcs[i], false);
     info->entries = ARENA_NEW_ARRAY(arena, struct kernel_entry, count);
     info->entry_count = count;
     for (size_t i = 0; i < count; i++)

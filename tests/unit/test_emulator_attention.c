@@ -217,6 +217,38 @@ Test(emulator_attention, every_seed_gives_the_same_numbers) {
     finish(&run);
 }
 
+static float bf16_value(uint16_t bits) {
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+/* Full with 2 heads, D 64: on 4 multiprocessors the 4 tiles of 192 rows run in
+ * one wave, on 2 the 2 tiles of 256 rows do. */
+Test(emulator_attention, variants_agree) {
+    static const int sm_counts[2] = {4, 2};
+    static const int tiles[2][2] = {{192, 128}, {256, 64}};
+    static uint16_t o[HEADS * Q_LEN * DIM];
+    struct run run = {0};
+    compile_for(&run, plain[0], "sm_90a");
+    cr_assert_eq(run.compiled.info->entry_count, 2);
+    for (int i = 0; i < 2; i++) {
+        struct emu_options options = emu_options_default();
+        run.sm_count = sm_counts[i];
+        if (i)
+            emu_result_destroy(&run.result.total);
+        execute(&run, &options);
+        uint64_t pairs = visited_tiles(false, tiles[i][0], tiles[i][1]) *
+                         (uint64_t)(tiles[i][0] * tiles[i][1]);
+        cr_expect_eq(run.result.total.counters.mma_flop, 4 * pairs * DIM);
+        for (size_t k = 0; k < sizeof o / sizeof o[0] && i; k++)
+            cr_assert_float_eq(bf16_value(o[k]), bf16_value(run.o[k]), 0x1p-6f);
+        memcpy(o, run.o, sizeof o);
+    }
+    finish(&run);
+}
+
 /* ---- kernels broken by taking one line away ---------------------------- */
 
 /* Whether the line's instruction, behind its guard, starts with `opcode`. */

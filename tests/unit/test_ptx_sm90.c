@@ -9,8 +9,8 @@
 TestSuite(ptx_sm90, .init = compile_setup, .fini = compile_teardown);
 
 /* The PTX of `attention a { head_dim D; LINES }` for sm_90a. */
-static const char *ptx_of(int head_dim, const char *lines,
-                          const char *schedule) {
+static struct compiled compiled_of(int head_dim, const char *lines,
+                                   const char *schedule) {
     const char *spec = arena_printf(
         arena, "attention a { dtype bf16; head_dim %d; group any; %s }",
         head_dim, lines);
@@ -18,7 +18,12 @@ static const char *ptx_of(int head_dim, const char *lines,
         .target = "sm_90a", .schedule = schedule, .verify_each = true};
     struct compiled compiled;
     cr_assert(compile_spec(spec, &options, &compiled), "%s", messages());
-    return compiled.ptx;
+    return compiled;
+}
+
+static const char *ptx_of(int head_dim, const char *lines,
+                          const char *schedule) {
+    return compiled_of(head_dim, lines, schedule).ptx;
 }
 
 /* ---- Instructions ------------------------------------------------------- */
@@ -67,6 +72,44 @@ Test(ptx_sm90, no_tile_is_moved) {
     const char *loop = strstr(ptx, "// ---- mainloop");
     cr_assert_not_null(loop);
     cr_expect_eq(ptx_count(loop, "mov.b32 %packed"), 0);
+}
+
+/* CTAs of entry `i` for a call on an H200. */
+static int64_t grid_of(const struct kernel_info *info, size_t i, int batch,
+                       int heads, int q_len, int kv_len) {
+    struct size_env env = {.sizes = {batch, heads, heads, q_len, kv_len},
+                           .sm_count = 132};
+    int64_t grid = -1;
+    cr_assert(size_expr_eval(&info->entries[i].grid_x, &env, &grid));
+    return grid;
+}
+
+/* Exactly one of the two kernels has work, whatever the sizes. */
+Test(ptx_sm90, one_variant_runs) {
+    static const int lengths[] = {1, 127, 512, 2048, 4097, 16384, 1 << 30};
+    static const struct {
+        int dim, batch, heads, len;
+        size_t full, causal; /* entries that run */
+    } known[] = {{128, 1, 16, 512, 1, 1},  {128, 1, 16, 2048, 1, 1},
+                 {128, 32, 16, 512, 1, 1}, {128, 4, 16, 4096, 0, 1},
+                 {128, 2, 16, 8192, 0, 0}, {128, 1, 16, 16384, 0, 0},
+                 {64, 4, 32, 4096, 1, 1},  {64, 1, 32, 16384, 0, 0}};
+    for (size_t n = 0; n < sizeof known / sizeof known[0]; n++)
+        for (int masked = 0; masked < 2; masked++) {
+            struct compiled c =
+                compiled_of(known[n].dim, masked ? "mask kv <= q;" : "", NULL);
+            cr_assert_eq(c.info->entry_count, 2);
+            size_t runs = masked ? known[n].causal : known[n].full;
+            int len = known[n].len;
+            cr_expect_gt(
+                grid_of(c.info, runs, known[n].batch, known[n].heads, len, len),
+                0);
+            for (size_t i = 0; i < 49; i++) {
+                int q = lengths[i % 7], kv = lengths[i / 7];
+                cr_expect((grid_of(c.info, 0, 2, 16, q, kv) == 0) !=
+                          (grid_of(c.info, 1, 2, 16, q, kv) == 0));
+            }
+        }
 }
 
 /* Head dimensions that are no whole panels run without roles. */

@@ -4,28 +4,28 @@
 // the first Q K of the next tile before it stores O.  The first block needs no vote.
 
 // CHECK-LABEL: func.func @a(
-// CHECK-SAME: attn.consumers = 4 : i32
-// CHECK-SAME: attn.grid = ["sm_count", "q_len", "256", "ceildiv", "heads", "mul", "batch", "mul", "min"]
+// CHECK-SAME: attn.consumers = 3 : i32
+// CHECK-SAME: attn.grid = ["sm_count", "q_len", "192", "ceildiv", "heads", "mul", "batch", "mul", "min"]
 // CHECK-SAME: attn.q_stages = 2 : i32, attn.rescale_threshold = {{.*}}, attn.row_warps = 4 : i32, attn.shared_bytes = {{[0-9]+}} : i32
-// CHECK-SAME: attn.warps = 20 : i32
-// CHECK-DAG: "attn.shared"() {byte_offset = 0 : i32, name = "q", swizzle_bytes = 128 : i32} : () -> memref<8x64x64xbf16
-// CHECK-DAG: %[[K:.*]] = "attn.shared"() {byte_offset = 65536 : i32, name = "k", swizzle_bytes = 128 : i32} : () -> memref<4x64x64xbf16
-// CHECK-DAG: %[[V:.*]] = "attn.shared"() {byte_offset = 98304 : i32, name = "v", swizzle_bytes = 128 : i32} : () -> memref<4x64x64xbf16
+// CHECK-SAME: attn.warps = 16 : i32
+// CHECK-DAG: "attn.shared"() {byte_offset = 0 : i32, name = "q", swizzle_bytes = 128 : i32} : () -> memref<6x64x64xbf16
+// CHECK-DAG: %[[K:.*]] = "attn.shared"() {byte_offset = 49152 : i32, name = "k", swizzle_bytes = 128 : i32} : () -> memref<4x128x64xbf16
+// CHECK-DAG: %[[V:.*]] = "attn.shared"() {byte_offset = 114688 : i32, name = "v", swizzle_bytes = 128 : i32} : () -> memref<4x128x64xbf16
 // CHECK-DAG: %[[KFULL:.*]] = "attn.mbarriers"() {arrivals = 1 : i32, byte_offset = {{.*}}, name = "k_full"}
-// CHECK-DAG: %[[KEMPTY:.*]] = "attn.mbarriers"() {arrivals = 16 : i32, byte_offset = {{.*}}, name = "k_empty"}
+// CHECK-DAG: %[[KEMPTY:.*]] = "attn.mbarriers"() {arrivals = 12 : i32, byte_offset = {{.*}}, name = "k_empty"}
 // CHECK-DAG: %[[VFULL:.*]] = "attn.mbarriers"() {arrivals = 1 : i32, byte_offset = {{.*}}, name = "v_full"}
 // CHECK: "attn.fence_mbarrier_init"
 // CHECK: gpu.barrier
 // CHECK: "attn.set_max_registers"() {action = "decrease", count = 32 : i32}
 // CHECK: scf.for
 // CHECK: "attn.tma_load"(%arg1
-// CHECK-COUNT-4: "attn.tma_load"(%arg0
+// CHECK-COUNT-3: "attn.tma_load"(%arg0
 // CHECK: scf.for
 // CHECK: "attn.mbarrier_wait"(%[[KEMPTY]]
-// CHECK: "attn.mbarrier_expect_tx"(%[[KFULL]], {{.*}}) {bytes = 8192 : i32}
+// CHECK: "attn.mbarrier_expect_tx"(%[[KFULL]], {{.*}}) {bytes = 16384 : i32}
 // CHECK: "attn.tma_load"(%arg1
 // CHECK: "attn.tma_load"(%arg2
-// CHECK: "attn.set_max_registers"() {action = "increase", count = 112 : i32}
+// CHECK: "attn.set_max_registers"() {action = "increase", count = 160 : i32}
 // CHECK: "attn.wgmma"({{.*}}) {transpose_b}
 // CHECK: "attn.wgmma_wait"({{.*}}) {pending = 0 : i32}
 // CHECK: scf.for
@@ -36,14 +36,14 @@
 // CHECK: %[[S:.*]] = "attn.wgmma"({{.*}}) {transpose_b}
 // CHECK: "attn.wgmma_commit"
 // CHECK: "attn.mbarrier_wait"(%[[VFULL]]
-// CHECK: %[[O:.*]] = "attn.wgmma"({{.*}}) : (vector<64x64xbf16>
+// CHECK: %[[O:.*]] = "attn.wgmma"({{.*}}) : (vector<64x128xbf16>
 // CHECK: "attn.wgmma_commit"
 // CHECK: "attn.wgmma_wait"(%[[S]]) {pending = 1 : i32}
 // CHECK: "attn.mbarrier_arrive"(%[[KEMPTY]]
 // CHECK-NOT: scf.if
 // CHECK: "attn.vote_any"
 // CHECK: "attn.wgmma_wait"(%[[O]]) {pending = 0 : i32}
-// CHECK: math.exp2 {{.*}} : vector<64x64xf32>
+// CHECK: math.exp2 {{.*}} : vector<64x128xf32>
 // CHECK: "attn.wgmma_wait"({{.*}}) {pending = 0 : i32} : (vector<64x64xf32>)
 // CHECK: %[[NEXT:.*]] = "attn.wgmma"({{.*}}) {transpose_b}
 // CHECK: "attn.store"

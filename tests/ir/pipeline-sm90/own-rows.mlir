@@ -3,7 +3,7 @@
 // consumer's own 64 rows.
 
 // CHECK-LABEL: func.func @a(
-// CHECK: %[[Q0:.*]] = arith.muli {{.*}}, %c256_i32
+// CHECK: %[[Q0:.*]] = arith.muli {{.*}}, %c192_i32
 // CHECK: %[[W:.*]] = "attn.consumer"()
 // CHECK: %[[OFFSET:.*]] = arith.muli %[[W]], %c64_i32
 // CHECK: %[[ROW0:.*]] = arith.addi %[[Q0]], %[[OFFSET]]
