@@ -11,7 +11,7 @@
 /* Maximum of the lane's own elements of each row: MxN -> Mx4, i32 (signed) or
  * f32 (a number wins against NaN). */
 MlirValue ir_partial_max(struct ir_builder *b, MlirValue tile);
-/* True in every lane when the predicate (scalar i1 or Mx4) holds in any
+/* True in every lane when the predicate (i1: scalar, Mx1 or Mx4) holds in any
  * lane. */
 MlirValue ir_vote_any(struct ir_builder *b, MlirValue predicate);
 /* Lane 0's value in every lane (shfl.sync.idx): the same value, where it

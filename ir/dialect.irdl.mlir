@@ -167,7 +167,7 @@ irdl.dialect @attn {
     irdl.operands(tile: %tile)
     irdl.results(top: %top)
   }
-  // True in every lane when the predicate (i1 or Mx4) holds in any lane of the warp.
+  // True in every lane when the predicate (i1, Mx1 or Mx4) holds in any lane of the warp.
   irdl.operation @vote_any {
     %predicate = irdl.any
     %i1 = irdl.is i1

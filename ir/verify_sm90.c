@@ -203,8 +203,8 @@ static bool check_partial_max(struct verifier *v, MlirOperation op) {
 static bool check_vote_any(struct verifier *v, MlirOperation op) {
     MlirType type = operand_type(op, 0);
     return (ir_is_bool(type) &&
-            (ir_is_scalar(type) || ir_columns(type) == 4)) ||
-           fail(v, op, "takes an i1, scalar or of 4 columns");
+            (ir_is_scalar(type) || ir_is_row(type) || ir_columns(type) == 4)) ||
+           fail(v, op, "takes an i1: scalar, a row quantity or of 4 columns");
 }
 
 const struct verify_rule verify_sm90_rules[] = {

@@ -21,7 +21,7 @@
  * Not here: folding the scale into c (`fold-scale`), conditional rescaling. */
 #include <math.h>
 
-#include "ir/build.h"
+#include "ir/build_sm90.h"
 #include "ir/walk.h"
 #include "passes/pass.h"
 
@@ -60,7 +60,8 @@ static void expand_step(struct ir_builder *b, MlirOperation step) {
 }
 
 /* O = acc / l and LSE = ln2·(m + log2 l); 0 and -inf for rows that attend to
- * nothing. */
+ * nothing.  Masked V rows may have left NaN in the accumulator of such a row,
+ * so it is replaced, not multiplied by 0; a warp without such rows does not. */
 static void expand_finish(struct ir_builder *b, MlirOperation finish) {
     ir_before(b, finish);
     MlirValue acc = ir_operand(finish, 0), m = ir_operand(finish, 1);
@@ -68,10 +69,18 @@ static void expand_finish(struct ir_builder *b, MlirOperation finish) {
     MlirValue zero = ir_splat(b, row, 0);
     MlirValue l = ir_reduce_columns(b, IR_REDUCE_ADD, ir_operand(finish, 2));
     MlirValue nothing = ir_cmpf(b, IR_OEQ, l, zero);
+    struct ir_if empty =
+        ir_if_begin(b, ir_vote_any(b, nothing), &tile, 1, true);
+    MlirValue kept =
+        ir_select(b, ir_broadcast(b, nothing, tile), ir_splat(b, tile, 0), acc);
+    ir_if_else(b, &empty, &kept, 1);
+    ir_if_end(b, &empty, &acc, 1);
+    b->contract = true;
     MlirValue inverse = ir_divf(b, ir_splat(b, row, 1), l);
-    MlirValue o = ir_mulf(b, acc, ir_broadcast(b, inverse, tile));
-    /* A select, not a factor 0: masked V rows may have left NaN in acc. */
-    o = ir_select(b, ir_broadcast(b, nothing, tile), ir_splat(b, tile, 0), o);
+    b->contract = false;
+    inverse = ir_select(b, nothing, zero, inverse);
+    MlirValue o =
+        ir_mulf(b, ir_result(empty.op, 0), ir_broadcast(b, inverse, tile));
     MlirValue log_sum = ir_addf(b, m, ir_log2(b, l));
     MlirValue lse = ir_mulf(b, log_sum, ir_splat(b, row, ln_2));
     lse = ir_select(b, nothing, ir_splat(b, row, -INFINITY), lse);

@@ -1,14 +1,19 @@
 // RUN: attnc --run-pass=online-softmax %s | FileCheck %s
-// Rows with l = 0 give O = 0 and LSE = -inf; O is selected, not multiplied, since the
-// accumulator of such a row may hold NaN.
+// Rows with l = 0 give O = 0 and LSE = -inf; the accumulator of such a row, which may hold
+// NaN, is replaced where a warp has one.
 
 // CHECK-LABEL: func.func @finish(
 // CHECK-SAME: %[[ACC:.*]]: vector<64x64xf32>, %[[M:.*]]: vector<64x1xf32>, %[[L:.*]]: vector<64x4xf32>
 // CHECK: %[[SUM:.*]] = vector.multi_reduction <add>, %[[L]]
 // CHECK: %[[ROW:.*]] = vector.shape_cast %[[SUM]]
 // CHECK: %[[NONE:.*]] = arith.cmpf oeq, %[[ROW]]
-// CHECK: arith.divf %{{.*}}, %[[ROW]] : vector<64x1xf32>
-// CHECK: %[[O:.*]] = arith.select {{.*}} vector<64x64xf32>
+// CHECK: %[[ANY:.*]] = "attn.vote_any"(%[[NONE]])
+// CHECK: %[[KEPT:.*]] = scf.if %[[ANY]] -> (vector<64x64xf32>) {
+// CHECK: arith.select {{.*}} vector<64x64xf32>
+// CHECK: } else {
+// CHECK: arith.divf %{{.*}}, %[[ROW]] fastmath<contract> : vector<64x1xf32>
+// CHECK: %[[INV:.*]] = arith.select %[[NONE]]
+// CHECK: %[[O:.*]] = arith.mulf %[[KEPT]]
 // CHECK: %[[LOG:.*]] = math.log2 %[[ROW]]
 // CHECK: arith.addf %[[M]], %[[LOG]]
 // CHECK: arith.constant dense<0.693147182>
