@@ -164,7 +164,8 @@ bool compile_plan(struct arena *arena, struct source_set *sources,
         attention->calls_extern,
         facts_has_item(attention, ITEM_SCORE),
         facts_has_item(attention, ITEM_MASK),
-        facts_has_sparse_mask(attention)};
+        facts_has_sparse_mask(attention),
+        facts_has_window(attention)};
     return schedule_resolve(&problem, &pinned, diags, out_plan);
 }
 

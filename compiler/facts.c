@@ -106,6 +106,62 @@ bool facts_has_sparse_mask(const struct attention *attention) {
     return found && facts_has_item(attention, ITEM_MASK);
 }
 
+/* Coefficients of q and kv in a sum, sign * e; what is no sum counts as
+ * constant.  `budget` bounds the nodes that are looked at: a chain of lets
+ * could double them at each step. */
+struct slopes {
+    int q, kv, budget;
+};
+
+static void add_slopes(struct slopes *s, const struct expr *e, int sign) {
+    if (s->budget-- <= 0)
+        return;
+    if (e->kind == EXPR_INDEX) {
+        s->q += e->index == INDEX_Q ? sign : 0;
+        s->kv += e->index == INDEX_KV ? sign : 0;
+    } else if (e->kind == EXPR_LET) {
+        add_slopes(s, e->let->value, sign);
+    } else if (e->kind == EXPR_UNARY && e->unary == UNARY_NEG) {
+        add_slopes(s, e->args[0], -sign);
+    } else if (e->kind == EXPR_BINARY &&
+               (e->binary == BINARY_ADD || e->binary == BINARY_SUB)) {
+        add_slopes(s, e->args[0], sign);
+        add_slopes(s, e->args[1], e->binary == BINARY_ADD ? sign : -sign);
+    }
+}
+
+enum { SLOPE_BUDGET = 1000 };
+
+static bool is_distance(const struct expr *e) {
+    struct slopes s = {.budget = SLOPE_BUDGET};
+    if (e->kind != EXPR_BUILTIN || e->builtin != BUILTIN_ABS)
+        return false;
+    add_slopes(&s, e->args[0], 1);
+    return (s.q < 0 && s.kv > 0) || (s.q > 0 && s.kv < 0);
+}
+
+/* kv - q > c in any spelling, or abs(q - kv) < c. */
+static void visit_window(void *data, const struct expr *node) {
+    bool *found = data;
+    if (node->kind != EXPR_BINARY)
+        return;
+    bool less = node->binary == BINARY_LT || node->binary == BINARY_LE;
+    if (!less && node->binary != BINARY_GT && node->binary != BINARY_GE)
+        return;
+    struct slopes s = {.budget = SLOPE_BUDGET};
+    add_slopes(&s, node->args[less], 1);
+    add_slopes(&s, node->args[!less], -1);
+    *found = *found || (s.kv > 0 && s.q < 0) || is_distance(node->args[!less]);
+}
+
+bool facts_has_window(const struct attention *attention) {
+    bool found = false;
+    for (size_t i = 0; i < attention->item_count; i++)
+        if (attention->items[i].kind == ITEM_MASK)
+            ast_walk(attention->items[i].value, visit_window, &found);
+    return found;
+}
+
 bool facts_has_item(const struct attention *attention, enum item_kind kind) {
     for (size_t i = 0; i < attention->item_count; i++)
         if (attention->items[i].kind == kind)

@@ -21,6 +21,10 @@ bool facts_has_item(const struct attention *attention, enum item_kind kind);
  * reads a tensor, divides, or joins conditions by `or`. */
 bool facts_has_sparse_mask(const struct attention *attention);
 
+/* True when a mask line bounds kv from below by something that moves with q, as
+ * a sliding window does. */
+bool facts_has_window(const struct attention *attention);
+
 /* The CUDA C++ files behind the extern functions that the attention calls, each
  * once. */
 const struct source_file *const *

@@ -102,9 +102,11 @@ static void choose_tile(const struct schedule_problem *problem,
                                                          : problem->head_dim_v;
     bool plain = !problem->has_score && !problem->element_reads &&
                  !problem->has_sparse_mask;
-    plan->consumers = wish->consumers       ? wish->consumers
-                      : dim <= 128 && plain ? 3
-                                            : 2;
+    /* Of a narrow window, taller tiles waste less at both ends. */
+    int consumers = !plain || dim > 128                ? 2
+                    : dim <= 64 && problem->has_window ? 4
+                                                       : 3;
+    plan->consumers = wish->consumers ? wish->consumers : consumers;
     int widest = plan->consumers == 4               ? 64
                  : plan->consumers == 3 && dim > 64 ? 80
                                                     : 128;
@@ -175,8 +177,8 @@ static void choose_second(const struct schedule_problem *problem,
         if (pinned->given[shape[i]])
             return;
     const struct pair *pair = pair_of(problem);
-    if (!pair || problem->has_score || problem->element_reads ||
-        problem->has_sparse_mask)
+    if (!pair || plan->consumers == 4 || problem->has_score ||
+        problem->element_reads || problem->has_sparse_mask)
         return;
     plan->second_m = pair->second_m;
     plan->second_n = pair->second_n;

@@ -21,7 +21,10 @@ struct schedule_problem {
     enum scalar_type dtype;      /* two bytes an element */
     bool element_reads; /* scores or masks read a tensor at [.. q .. kv ..] */
     bool calls_extern;             /* CUDA device functions are called */
-    bool has_score, has_mask, has_sparse_mask; /* the scores are changed; pairs are masked */
+    bool has_score;                /* the scores are changed */
+    bool has_mask;                 /* pairs are masked */
+    bool has_sparse_mask; /* the kept keys of a row are not one range */
+    bool has_window;      /* its first key moves with the row */
 };
 
 struct schedule_plan {

@@ -72,11 +72,19 @@ MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first) {
 /* ---- One key block
  * ----------------------------------------------------------- */
 
+/* local + first: positions, which are not negative and do not wrap around. */
+static MlirValue positions(struct tile_kernel *kernel, MlirValue local,
+                           MlirValue first) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue sum =
+        ir_addi(b, local, ir_broadcast(b, first, mlirValueGetType(local)));
+    ir_set_attr(ir_def(sum), "attn.position", ir_attr_unit(b->context));
+    return sum;
+}
+
 /* Key positions of a block, 1xN. */
 static MlirValue key_positions(struct tile_kernel *kernel, MlirValue k_first) {
-    struct ir_builder *b = &kernel->b;
-    MlirType type = mlirValueGetType(kernel->columns);
-    return ir_addi(b, kernel->columns, ir_broadcast(b, k_first, type));
+    return positions(kernel, kernel->columns, k_first);
 }
 
 /* Scaled scores after the score lines. */
@@ -308,8 +316,7 @@ static void emit_coordinates(struct tile_kernel *kernel) {
 static void emit_positions(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
     MlirValue local = ir_row_positions(b, kernel->tile_rows);
-    kernel->rows = ir_addi(
-        b, local, ir_broadcast(b, kernel->row_first, mlirValueGetType(local)));
+    kernel->rows = positions(kernel, local, kernel->row_first);
     kernel->columns = ir_column_positions(b, kernel->plan.tile_n);
 }
 

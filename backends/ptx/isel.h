@@ -28,8 +28,17 @@
 
 /* ---- Values ------------------------------------------------------------- */
 
+/* What is known of i32 elements of the form "register + constant": the sum does
+ * not wrap around. */
+enum position_range {
+    RANGE_ANY,      /* nothing */
+    RANGE_POSITION, /* it is not negative either: a query or key position */
+    RANGE_DISTANCE, /* the difference of two positions */
+};
+
 struct storage {
     enum layout layout;
+    enum position_range range;
     enum ptx_class class;
     bool packed; /* 16-bit tile, two elements a register */
     bool bf16;   /* of 16-bit elements: bf16, else f16 */
@@ -324,6 +333,9 @@ struct ptx_operand element_result(const struct element *e, enum ptx_op op,
     element_result((e), (op), (const struct ptx_operand[]){__VA_ARGS__},     \
                    (int)(sizeof((const struct ptx_operand[]){__VA_ARGS__}) / \
                          sizeof(struct ptx_operand)))
+/* setp of two i32 (an IR predicate, signed or eq, ne). */
+struct ptx_operand element_compare(const struct element *e, int64_t predicate,
+                                   struct ptx_operand a, struct ptx_operand b);
 /* An operand that is the result already: moved when dest is given. */
 struct ptx_operand element_same(const struct element *e,
                                 struct ptx_operand operand);

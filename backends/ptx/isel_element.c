@@ -85,7 +85,8 @@ static struct ptx_operand emit_cttz(const struct element *e) {
 
 /* ---- Comparisons -------------------------------------------------------- */
 
-static struct ptx_operand emit_cmpi(const struct element *e) {
+struct ptx_operand element_compare(const struct element *e, int64_t predicate,
+                                   struct ptx_operand a, struct ptx_operand b) {
     static const enum ptx_op rows[] = {
         [IR_EQ] = PTX_SETP_EQ_S32,  [IR_NE] = PTX_SETP_NE_S32,
         [IR_SLT] = PTX_SETP_LT_S32, [IR_SLE] = PTX_SETP_LE_S32,
@@ -93,9 +94,13 @@ static struct ptx_operand emit_cmpi(const struct element *e) {
         [IR_ULT] = PTX_SETP_LT_U32, [IR_ULE] = PTX_SETP_LE_U32,
         [IR_UGT] = PTX_SETP_GT_U32, [IR_UGE] = PTX_SETP_GE_U32,
     };
+    return element_out(e, rows[predicate], a, b);
+}
+
+static struct ptx_operand emit_cmpi(const struct element *e) {
     int64_t which = ir_int_attr(e->op, "predicate", 0);
     if (e->in_class[0] != PTX_P)
-        return element_out(e, rows[which], e->in[0], e->in[1]);
+        return element_compare(e, which, e->in[0], e->in[1]);
     /* Booleans: only equality has a meaning. */
     struct ptx_operand a = predicate(e, e->in[0]), b = predicate(e, e->in[1]);
     if (which == IR_NE)

@@ -89,7 +89,8 @@ void numbering_add(struct numbering *numbers, const struct number_key *key,
 }
 
 /* Keys of the operations that numbering itself makes. */
-static const char sum_of_positions, difference_of_positions, real_position, real_sum;
+static const char sum_of_positions, difference_of_positions, limit_of_positions,
+    real_position, real_sum;
 
 static struct ptx_operand part(struct ptx_operand operand) {
     return (struct ptx_operand){.kind = operand.reg ? PTX_OPERAND_REG : PTX_OPERAND_NONE,
@@ -144,6 +145,66 @@ bool numbering_convert(struct isel *is, struct numbering *numbers, struct ptx_op
         return true;
     *out_result = ptx_def(is->kernel, PTX_ADD_RN_F32, "distance", base, ptx_f32((float)x.value));
     numbering_add(numbers, &sum, *out_result);
+    return true;
+}
+
+/* y minus the register of a position or a distance, made once, exact or as far
+ * as i32 goes: then all sums that do not wrap compare alike. */
+static struct ptx_operand limit(struct isel *is, struct numbering *numbers,
+                                struct ptx_operand y, struct ptx_operand base,
+                                enum position_range range) {
+    struct number_key key = {.op = &limit_of_positions, .in = {y, base}};
+    struct ptx_operand known = numbering_find(numbers, &key);
+    if (ptx_is_reg(known))
+        return known;
+    if (range == RANGE_POSITION) { /* -1 is as good as anything below */
+        known = ptx_def(is->kernel, PTX_MAX_S32, "limit", y, ptx_imm(-1));
+        known = ptx_def(is->kernel, PTX_SUB_S32, "limit", known, base);
+    } else {
+        known = ptx_def(is->kernel, PTX_SUB_SAT_S32, "limit", y, base);
+    }
+    numbering_add(numbers, &key, known);
+    return known;
+}
+
+/* a < b is b > a. */
+static int64_t mirrored(int64_t predicate) {
+    return predicate == IR_SLT   ? IR_SGT
+           : predicate == IR_SLE ? IR_SGE
+           : predicate == IR_SGT ? IR_SLT
+           : predicate == IR_SGE ? IR_SLE
+                                 : predicate;
+}
+
+bool numbering_compare(struct isel *is, struct numbering *numbers,
+                       const struct compared sides[2], int64_t *predicate,
+                       struct ptx_operand out_operands[2]) {
+    struct ptx_operand a = part(sides[0].value), b = part(sides[1].value);
+    int64_t ca = sides[0].value.value, cb = sides[1].value.value;
+    if (sides[0].range == RANGE_POSITION && sides[1].range == RANGE_POSITION) {
+        if (!a.reg || !b.reg || a.reg == b.reg)
+            return false;
+        out_operands[0] = combine(is, numbers, true, a, b);
+        out_operands[1] = ptx_imm(cb - ca);
+        return true;
+    }
+    int k = sides[0].range != RANGE_ANY ? 0 : 1;
+    struct ptx_operand base = k == 0 ? a : b, y = sides[1 - k].value;
+    int64_t constant = k == 0 ? ca : cb;
+    if (!base.reg || sides[k].range == RANGE_ANY ||
+        sides[1 - k].range != RANGE_ANY)
+        return false;
+    if (y.kind == PTX_OPERAND_IMM) {
+        if (y.value - constant != (int32_t)(y.value - constant))
+            return false;
+        out_operands[0] = base;
+        out_operands[1] = ptx_imm(y.value - constant);
+        *predicate = k == 0 ? *predicate : mirrored(*predicate);
+        return true;
+    }
+    out_operands[0] = limit(is, numbers, y, base, sides[k].range);
+    out_operands[1] = ptx_imm(constant);
+    *predicate = k == 0 ? mirrored(*predicate) : *predicate;
     return true;
 }
 

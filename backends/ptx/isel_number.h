@@ -30,6 +30,19 @@ bool numbering_affine(struct isel *is, struct numbering *numbers, bool subtract,
 bool numbering_convert(struct isel *is, struct numbering *numbers, struct ptx_operand x,
                        struct ptx_operand *out_result);
 
+/* One side of a comparison: an affine operand with its range. */
+struct compared {
+    struct ptx_operand value; /* RANGE_ANY: a register or a constant */
+    enum position_range range;
+};
+
+/* Rewrites "register + constant" against something else so that the constants
+ * are on one side: one subtraction for all elements with these registers in
+ * place of an addition for each.  False: nothing to gain. */
+bool numbering_compare(struct isel *is, struct numbering *numbers,
+                       const struct compared sides[2], int64_t *predicate,
+                       struct ptx_operand out_operands[2]);
+
 /* "register + constant" added up, once; other operands as they are. */
 struct ptx_operand numbering_plain(struct isel *is, struct numbering *numbers,
                                    struct ptx_operand operand);

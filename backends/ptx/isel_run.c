@@ -157,9 +157,59 @@ static bool emit_affine(struct isel *is, struct member *m, int f, int i, int j,
     bool subtract = ir_is_op(m->op, "arith.subi");
     if (!subtract && !ir_is_op(m->op, "arith.addi"))
         return false;
+    bool positions =
+        m->in[0]->range == RANGE_POSITION && m->in[1]->range == RANGE_POSITION;
+    m->result->range = subtract && positions ? RANGE_DISTANCE : RANGE_ANY;
     return numbering_affine(
         is, is->numbers, subtract, run_affine(m->in[0], f, i, j, c),
         run_affine(m->in[1], f, i, j, c), &m->result->temps[c]);
+}
+
+/* A side of a comparison.  What varies along a row gains nothing as a limit. */
+static bool compared_side(struct isel *is, struct storage *storage, int f,
+                          int i, int j, int c, bool is_limit,
+                          struct compared *out) {
+    out->range = storage->range;
+    if (storage->range != RANGE_ANY)
+        out->value = run_affine(storage, f, i, j, c);
+    else if (!is_limit || storage->layout == LAYOUT_TILE ||
+             storage->layout == LAYOUT_COLUMN)
+        return false;
+    else
+        out->value = run_element(is, storage, f, i, j, c);
+    return true;
+}
+
+/* A comparison with a position or a distance of positions. */
+static bool emit_comparison(struct isel *is, struct member *m, int f, int i,
+                            int j, int c) {
+    int64_t predicate = ir_int_attr(m->op, "predicate", 0);
+    if (m->kind != MEMBER_ELEMENT || !ir_is_op(m->op, "arith.cmpi") ||
+        predicate > IR_SGE)
+        return false;
+    struct compared sides[2];
+    struct number_key key = {.op = m->op.ptr};
+    for (int k = 0; k < 2; k++) {
+        const struct storage *other = m->in[1 - k];
+        bool across = other->range != RANGE_ANY && other->layout != LAYOUT_ROW;
+        if (!compared_side(is, m->in[k], f, i, j, c, across, &sides[k]))
+            return false;
+    }
+    if (!numbering_compare(is, is->numbers, sides, &predicate, key.in))
+        return false;
+    struct element e = {
+        .is = is, .op = m->op, .hint = m->hint, .unit = 2 * j + c};
+    if (m->result->elems)
+        e.dest = storage_element(m->result, f, i, j, c);
+    struct ptx_operand known =
+        m->numbered ? numbering_find(is->numbers, &key) : PTX_NOTHING;
+    if (known.kind == PTX_OPERAND_NONE) {
+        known = element_compare(&e, predicate, key.in[0], key.in[1]);
+        if (m->numbered)
+            numbering_add(is->numbers, &key, known);
+    }
+    m->result->temps[c] = known;
+    return true;
 }
 
 /* An element that may have been computed before. */
@@ -209,6 +259,8 @@ static void emit_member(struct isel *is, struct member *m, int f, int i,
             emit_reduction(is, m, f, i, j, c);
             continue;
         }
+        if (emit_comparison(is, m, f, i, j, c))
+            continue;
         if (m->numbered) {
             emit_numbered(is, m, f, i, j, c);
             continue;
@@ -494,6 +546,9 @@ static bool add_to_position(struct isel *is, struct member *m) {
                     position->layout == LAYOUT_COLUMN ? "col_pos" : "row_pos",
                     base, offset);
     struct storage *result = storage_create(is, position);
+    bool is_position = position->range == RANGE_POSITION && add &&
+                       ir_has_attr(m->op, "attn.position");
+    result->range = is_position ? RANGE_POSITION : RANGE_ANY;
     int count = layout_count(result->layout, result->shape, false);
     for (int k = 0; k < count; k++)
         result->elems[k] =
@@ -515,6 +570,7 @@ static void alias(struct isel *is, MlirOperation op) {
 static void materialize_step(struct isel *is, MlirOperation op,
                              const struct storage *type) {
     struct storage *storage = storage_create(is, type);
+    storage->range = RANGE_POSITION;
     bool rows = type->layout == LAYOUT_ROW;
     struct ptx_operand base = rows ? isel_row_lane(is) : isel_column_lane(is);
     int count = layout_count(type->layout, type->shape, false);

@@ -81,6 +81,20 @@ static void random_table(struct call *call, struct rng *rng) {
         data[i] = (int32_t)rng_range(rng, -3, 3);
 }
 
+/* Limits of positions, those that no position reaches among them. */
+static void extreme_limits(struct call *call, struct rng *rng) {
+    static const int32_t ends[] = {
+        INT32_MIN, INT32_MIN + 1, -1000,    -2, -1, 0, 1, 63,
+        64,        INT32_MAX - 1, INT32_MAX};
+    call_allocate(call);
+    struct call_tensor *table = call_tensor(call, "t", SCALAR_I32);
+    int32_t *data = table->data;
+    for (int64_t i = 0, count = call_tensor_count(table); i < count; i++)
+        data[i] = rng_range(rng, 0, 1)
+                      ? (int32_t)rng_range(rng, 0, 100)
+                      : ends[rng_range(rng, 0, sizeof ends / sizeof *ends - 1)];
+}
+
 /* A permutation-like index table `u` next to `t`: legal indices of t
  * everywhere. */
 static void nested_tables(struct call *call, struct rng *rng) {
@@ -139,23 +153,32 @@ static const struct special specials[] = {
     CASE("+inf on a masked pair", "mask kv != 7; score kv == 7 ? inf : s;", 0),
 
     /* tanh by its polynomial and by its quotient. */
-    CASE("tanh, small and large", "score 20.0 * tanh(kv < 64 ? 0.01 * s : s);", 0),
-    CASE("tanh of +-inf", "score 9.0 * tanh(kv % 9 == 4 ? inf * s : 0.1 * s);", 0),
-    CASE("tanh of NaN", "score tanh(q == 5 && kv == 3 ? sqrt(f32(-1 - kv)) : 0.1 * s);",
+    CASE("tanh, small and large", "score 20.0 * tanh(kv < 64 ? 0.01 * s : s);",
+         0),
+    CASE("tanh of +-inf", "score 9.0 * tanh(kv % 9 == 4 ? inf * s : 0.1 * s);",
+         0),
+    CASE("tanh of NaN",
+         "score tanh(q == 5 && kv == 3 ? sqrt(f32(-1 - kv)) : 0.1 * s);",
          EXPECT_NAN),
 
     /* exp2 by its polynomial. */
-    CASE("exp_poly, -inf", "schedule { exp_poly 100%; } score q % 2 == 0 ? -inf : s;",
+    CASE("exp_poly, -inf",
+         "schedule { exp_poly 100%; } score q % 2 == 0 ? -inf : s;",
          EXPECT_EMPTY),
     CASE("exp_poly, +inf",
-         "schedule { exp_poly 100%; } score kv == 7 && q == 9 ? inf : s;", EXPECT_NAN),
+         "schedule { exp_poly 100%; } score kv == 7 && q == 9 ? inf : s;",
+         EXPECT_NAN),
     CASE("exp_poly, NaN",
-         "schedule { exp_poly 50%; } score q == 5 && kv == 3 ? sqrt(f32(-1 - kv)) : s;",
+         "schedule { exp_poly 50%; } score q == 5 && kv == 3 ? sqrt(f32(-1 - "
+         "kv)) : s;",
          EXPECT_NAN),
     CASE("exp_poly, add -FLT_MAX",
-         "schedule { exp_poly 100%; } score kv <= q ? s : s - 3.4028235e38;", 0),
-    CASE("exp_poly, growing", "schedule { exp_poly 25%; } score s + 0.5 * f32(kv);", 0),
-    CASE("exp_poly, falling steeply", "schedule { exp_poly 100%; } score s - 9.0 * f32(kv);", 0),
+         "schedule { exp_poly 100%; } score kv <= q ? s : s - 3.4028235e38;",
+         0),
+    CASE("exp_poly, growing",
+         "schedule { exp_poly 25%; } score s + 0.5 * f32(kv);", 0),
+    CASE("exp_poly, falling steeply",
+         "schedule { exp_poly 100%; } score s - 9.0 * f32(kv);", 0),
 
     /* Ranges of scores. */
     CASE("large scores", "scale 16.0;", 0),
@@ -191,6 +214,26 @@ static const struct special specials[] = {
          EXPECT_EMPTY),
     CASE("abs of -2^31", "param m: i32 = -2147483648; mask abs(m + q) < kv;",
          EXPECT_EMPTY),
+    CASE("distance from -2^31", "param w: i32 = -2147483648; mask q - kv > w;",
+         0),
+    CASE("distance -2^31", "param w: i32 = -2147483648; mask kv - q == w;",
+         EXPECT_EMPTY),
+    CASE("distance 2^31-1", "param w: i32 = 2147483647; mask kv - q <= w;", 0),
+    CASE("limits of rows <=", "tensor t: i32[q_len]; mask kv <= t[q];",
+         EXPECT_EMPTY, .setup = extreme_limits),
+    CASE("limits of rows <", "tensor t: i32[q_len]; mask kv < t[q];",
+         EXPECT_EMPTY, .setup = extreme_limits),
+    CASE("limits of rows >", "tensor t: i32[q_len]; mask t[q] < kv;",
+         EXPECT_EMPTY, .setup = extreme_limits),
+    CASE("limits of rows >=", "tensor t: i32[q_len]; mask kv >= t[q];",
+         EXPECT_EMPTY, .setup = extreme_limits),
+    CASE("limits of rows, other",
+         "tensor t: i32[q_len]; mask kv != t[q] && t[q] != 64;", EXPECT_EMPTY,
+         .setup = extreme_limits),
+    CASE("limits of distances", "tensor t: i32[q_len]; mask q - kv < t[q];",
+         EXPECT_EMPTY, .setup = extreme_limits),
+    CASE("distances from limits", "tensor t: i32[q_len]; mask t[q] <= q - kv;",
+         EXPECT_EMPTY, .setup = extreme_limits),
     CASE("products that wrap",
          "mask (q * 1103515245 + 12345) % 7 != kv * 65539 % 7;", 0),
     CASE("negative divisors", "mask (q - kv) / -3 <= 5 && (q - kv) % -4 != -1;",

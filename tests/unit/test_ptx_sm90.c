@@ -112,6 +112,26 @@ Test(ptx_sm90, one_variant_runs) {
         }
 }
 
+/* Of a window with D 64 tall tiles waste less; in whatever spelling. */
+Test(ptx_sm90, windows_take_tall_tiles) {
+    static const struct {
+        const char *mask;
+        int tile_m;
+    } rows[] = {
+        {"mask kv <= q && q - kv < 128;", 256},
+        {"let d = q - kv; mask d >= 0; mask d < 128;", 256},
+        {"mask kv > q - 128;", 256},
+        {"mask q + 128 >= kv && -kv + q <= 128;", 256},
+        {"param w: i32; mask abs(kv - q) < w;", 256},
+        {"mask kv <= q;", 192},
+        {"mask q >= kv - 3;", 192},
+        {"mask kv < 100;", 192},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        cr_expect_eq(compiled_of(64, rows[i].mask, NULL).plan.tile_m,
+                     rows[i].tile_m, "%s", rows[i].mask);
+}
+
 /* Head dimensions that are no whole panels run without roles. */
 Test(ptx_sm90, no_roles_where_tma_cannot) {
     const char *ptx = ptx_of(72, "", NULL);
