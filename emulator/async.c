@@ -122,7 +122,7 @@ static void complete_arrive(struct emu_cta *cta, struct pending_copy *pending) {
     complete_copies(warp, lanes, -1);
     struct mbarrier *barrier = emu_mbarrier_find(cta, pending->mbarrier);
     if (barrier)
-        emu_mbarrier_arrive(warp, pending->inst, barrier, lanes,
+        emu_mbarrier_arrive(warp, pending->inst, barrier, lanes, lanes,
                             (uint32_t)__builtin_popcount(lanes));
 }
 

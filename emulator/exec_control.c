@@ -211,7 +211,9 @@ static bool barrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
     b->arrived += converged || inst->mods & EMU_MOD_ALIGNED
                       ? 32
                       : (uint32_t)__builtin_popcount(active);
-    clock_release(warp, &b->clock, &b->fenced);
+    clock_release_lanes(warp, active, &b->clock, &b->fenced);
+    if (converged)
+        clock_lanes_meet(warp);
     b->time = b->time > warp->time ? b->time : warp->time;
     cta->counters.barriers++;
     uint32_t expected =

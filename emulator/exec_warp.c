@@ -166,5 +166,7 @@ EXEC(activemask) {
 
 EXEC(bar_warp_sync) {
     members(warp, inst, active, 0);
+    if (active == warp->alive)
+        clock_lanes_meet(warp);
     return EMU_STEP_NEXT;
 }

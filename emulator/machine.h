@@ -93,6 +93,8 @@ struct emu_warp {
     struct split splits[EMU_MAX_SPLITS];
     struct vector_clock clock;     /* what the warp knows */
     struct vector_clock fenced;    /* of it, what the async proxy sees */
+    uint32_t lanes_apart; /* with shared accesses since the lanes last met */
+    uint32_t lanes_clock; /* epoch that ended then */
     uint8_t *local, *local_shadow; /* lane-major, module->local_bytes each */
     VEC(struct async_copy) copies;
     uint32_t copy_group[EMU_LANES];
@@ -293,6 +295,25 @@ static inline void clock_release(struct emu_warp *warp,
     warp->clock.at[warp->index]++;
 }
 
+/* All lanes are here and order their memory accesses. */
+static inline void clock_lanes_meet(struct emu_warp *warp) {
+    warp->lanes_apart = 0;
+    warp->lanes_clock = warp->clock.at[warp->index]++;
+}
+
+/* The same for some lanes.  What other lanes did since they last met is not
+ * theirs to publish. */
+static inline void clock_release_lanes(struct emu_warp *warp, uint32_t lanes,
+                                       struct vector_clock *clock,
+                                       struct vector_clock *fenced) {
+    uint32_t now = warp->clock.at[warp->index];
+    if (warp->lanes_apart & ~lanes)
+        warp->clock.at[warp->index] = warp->lanes_clock;
+    clock_join(clock, &warp->clock);
+    clock_join(fenced, &warp->fenced);
+    warp->clock.at[warp->index] = now + 1;
+}
+
 static inline void clock_acquire(struct emu_warp *warp,
                                  const struct vector_clock *clock,
                                  const struct vector_clock *fenced) {
@@ -310,10 +331,11 @@ struct mbarrier *emu_mbarrier_get(struct emu_warp *warp,
                                   const struct emu_inst *inst, uint32_t active,
                                   uint32_t address);
 
-/* `count` arrivals of a warp, with release. */
+/* `count` arrivals of `lanes` of a warp, with release; `together`: all lanes of
+ * the instruction. */
 void emu_mbarrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
                          struct mbarrier *barrier, uint32_t lanes,
-                         uint32_t count);
+                         uint32_t together, uint32_t count);
 
 /* Ends the TMA stores of a warp that exits (tma.c). */
 void emu_bulk_finish(struct emu_warp *warp);

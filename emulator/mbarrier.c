@@ -103,7 +103,8 @@ static void try_complete(struct emu_cta *cta, struct mbarrier *b) {
 }
 
 void emu_mbarrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
-                         struct mbarrier *b, uint32_t lanes, uint32_t count) {
+                         struct mbarrier *b, uint32_t lanes, uint32_t together,
+                         uint32_t count) {
     struct emu_cta *cta = warp->cta;
     if (count > b->pending) {
         if (check_on(cta, EMU_REPORT_BARRIER))
@@ -114,7 +115,7 @@ void emu_mbarrier_arrive(struct emu_warp *warp, const struct emu_inst *inst,
         count = b->pending;
     }
     b->pending -= count;
-    clock_release(warp, &b->arriving, &b->arriving_fenced);
+    clock_release_lanes(warp, together, &b->arriving, &b->arriving_fenced);
     b->arriving_time =
         b->arriving_time > warp->time ? b->arriving_time : warp->time;
     cta->counters.barriers++;
@@ -151,7 +152,7 @@ EXEC(mbarrier_arrive) {
                              ? src32(warp, inst, 1)->u[__builtin_ctz(left)]
                              : 1;
         return_state(warp, inst, lane, b->phase);
-        emu_mbarrier_arrive(warp, inst, b, lane, count);
+        emu_mbarrier_arrive(warp, inst, b, lane, active, count);
     }
     return EMU_STEP_NEXT;
 }
@@ -177,7 +178,7 @@ EXEC(mbarrier_arrive_expect_tx) {
             return EMU_STEP_NEXT;
         b->tx += src32(warp, inst, 1)->u[__builtin_ctz(left)];
         return_state(warp, inst, lane, b->phase);
-        emu_mbarrier_arrive(warp, inst, b, lane, 1);
+        emu_mbarrier_arrive(warp, inst, b, lane, active, 1);
     }
     return EMU_STEP_NEXT;
 }

@@ -5,7 +5,9 @@
  * keeps the epoch (agent, clock) of its last write and, for each warp, the
  * clock of its last read since.  An access is ordered after an epoch when the
  * warp's vector clock has reached it.  Barriers and mbarriers carry clocks from
- * warp to warp.  Lanes of one warp are not checked against each other.
+ * warp to warp.  Lanes of one warp are not checked against each other, but a
+ * lane that arrives alone speaks for the others only up to the last
+ * bar.warp.sync or barrier of the whole warp.
  *
  * Work in flight has the clock infinity, which no vector clock reaches: whoever
  * touches such a word did not wait.  The async proxy sees a generic write only
@@ -161,6 +163,8 @@ uint8_t *emu_access_shared_range(struct access *a, int lane, uint32_t address,
         check_mbarriers(a, lane, address, size);
     if (a->is_sync)
         clock_acquire(a->warp, &cta->atomic_clock, &cta->atomic_fenced);
+    else if (!a->async_proxy)
+        a->warp->lanes_apart |= 1u << lane;
     for (uint32_t word = address / 4; word * 4 < address + size; word++) {
         uint32_t nibble = word_nibble(word, address, size);
         if (write)

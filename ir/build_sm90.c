@@ -49,6 +49,10 @@ void ir_fence_mbarrier_init(struct ir_builder *b) {
     ir_op(b, "attn.fence_mbarrier_init", NULL, 0, NULL, 0, NULL, 0);
 }
 
+void ir_warp_sync(struct ir_builder *b) {
+    ir_op(b, "attn.warp_sync", NULL, 0, NULL, 0, NULL, 0);
+}
+
 void ir_mbarrier_wait(struct ir_builder *b, MlirValue barriers, MlirValue index,
                       MlirValue parity) {
     ir_op(b, "attn.mbarrier_wait", (MlirValue[]){barriers, index, parity}, 3,

@@ -174,6 +174,7 @@ static void receive(struct roles *r, struct ring ring, MlirValue *words) {
         MlirValue index = word_index(r, ring.stage, i);
         words[i] = ir_uniform(b, ir_load_element(b, r->drawn, &index, 1));
     }
+    ir_warp_sync(b); /* one lane arrives for the reads of all */
     ir_mbarrier_arrive(b, r->drawn_empty, ring.stage, false);
 }
 

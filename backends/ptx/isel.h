@@ -425,6 +425,7 @@ void lower_panels(struct isel *is, MlirOperation op, struct shared_view *view);
 void lower_mbarriers(struct isel *is, MlirOperation op);
 void lower_mbarrier_init(struct isel *is, MlirOperation op);
 void lower_fence_mbarrier_init(struct isel *is, MlirOperation op);
+void lower_warp_sync(struct isel *is, MlirOperation op);
 void lower_mbarrier_wait(struct isel *is, MlirOperation op);
 void lower_mbarrier_arrive(struct isel *is, MlirOperation op);
 void lower_mbarrier_expect_tx(struct isel *is, MlirOperation op);

@@ -70,6 +70,11 @@ void lower_fence_mbarrier_init(struct isel *is, MlirOperation op) {
     ptx_put(is->kernel, PTX_FENCE_MBARRIER_INIT, PTX_NOTHING, PTX_NOTHING);
 }
 
+void lower_warp_sync(struct isel *is, MlirOperation op) {
+    (void)op;
+    ptx_put(is->kernel, PTX_BAR_WARP_SYNC, PTX_NOTHING, PTX_NOTHING);
+}
+
 void lower_mbarrier_wait(struct isel *is, MlirOperation op) {
     struct ptx_kernel *k = is->kernel;
     const struct shared_view *view = isel_shared(is, ir_operand(op, 0));

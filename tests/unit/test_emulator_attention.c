@@ -316,6 +316,23 @@ Test(emulator_attention, missing_synchronisation_sm_90a) {
     finish(&run);
 }
 
+/* One lane gives back what all lanes read: tile records and words of the block
+ * list. */
+Test(emulator_attention, missing_warp_sync) {
+    static const char *const opcodes[] = {"bar.warp.sync"};
+    struct run run = {0};
+    compile_for(&run,
+                "attention list { dtype bf16; head_dim 64; "
+                "mask q - kv < 64 || kv < 32; schedule { tile 128, 32; stages "
+                "1; overlap intra; } }",
+                "sm_90a");
+    run.sm_count = 1;
+    /* The first record and the first word: before their slots are written again
+     * the producer has waited for later arrivals of the same warps. */
+    cr_expect_eq(remove_each(&run, opcodes, COUNT(opcodes), 2), 5);
+    finish(&run);
+}
+
 /* Balanced brackets outside strings, the tracks, and times within the end. */
 static void check_trace(const char *text) {
     int depth = 0;
