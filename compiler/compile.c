@@ -165,7 +165,8 @@ bool compile_plan(struct arena *arena, struct source_set *sources,
         facts_has_item(attention, ITEM_SCORE),
         facts_has_item(attention, ITEM_MASK),
         facts_has_sparse_mask(attention),
-        facts_has_window(attention)};
+        facts_has_window(attention),
+        facts_has_division(attention)};
     return schedule_resolve(&problem, &pinned, diags, out_plan);
 }
 

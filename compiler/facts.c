@@ -77,10 +77,40 @@ struct kernel_info *facts_of_attention(struct arena *arena,
 
 /* ---- Reads ------------------------------------------------------------- */
 
+/* x / 128: the same for a block of positions. */
+static bool is_coarse(const struct expr *index) {
+    enum { BLOCK = 16 };
+    return index->kind == EXPR_BINARY && index->binary == BINARY_DIV &&
+           index->args[1]->kind == EXPR_CONST &&
+           (int32_t)index->args[1]->bits >= BLOCK;
+}
+
 static void visit_read(void *data, const struct expr *node) {
     bool *found = data;
-    if (node->kind == EXPR_READ && ast_uses_row(node) && ast_uses_column(node))
-        *found = true;
+    bool row = false, column = false;
+    if (node->kind != EXPR_READ)
+        return;
+    for (size_t i = 0; i < node->arg_count; i++) {
+        row = row || (!is_coarse(node->args[i]) && ast_uses_row(node->args[i]));
+        column = column ||
+                 (!is_coarse(node->args[i]) && ast_uses_column(node->args[i]));
+    }
+    *found = *found || (row && column);
+}
+
+static void visit_division(void *data, const struct expr *node) {
+    bool *found = data;
+    bool divides = node->kind == EXPR_BINARY && node->type == TYPE_I32 &&
+                   (node->binary == BINARY_DIV || node->binary == BINARY_MOD);
+    *found = *found || (divides && node->args[1]->kind != EXPR_CONST &&
+                        (ast_uses_row(node) || ast_uses_column(node)));
+}
+
+bool facts_has_division(const struct attention *attention) {
+    bool found = false;
+    for (size_t i = 0; i < attention->item_count; i++)
+        ast_walk(attention->items[i].value, visit_division, &found);
+    return found;
 }
 
 bool facts_has_element_reads(const struct attention *attention) {

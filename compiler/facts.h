@@ -25,6 +25,10 @@ bool facts_has_sparse_mask(const struct attention *attention);
  * a sliding window does. */
 bool facts_has_window(const struct attention *attention);
 
+/* True when a position is divided by what is not known before the launch, which
+ * takes a sequence of instructions and registers. */
+bool facts_has_division(const struct attention *attention);
+
 /* The CUDA C++ files behind the extern functions that the attention calls, each
  * once. */
 const struct source_file *const *

@@ -65,6 +65,9 @@ static void account(const struct schedule_problem *problem,
     plan->q_registers = false;
     plan->registers_acc = problem->head_dim_v / 2;
     plan->registers_s = plan->tile_n / 2 + plan->tile_n / 4;
+    if (problem->element_reads && problem->has_division)
+        plan->registers_s +=
+            plan->tile_n / 2; /* quotients and reads under way */
     plan->registers_q = 0;
     plan->registers_other = OTHER_REGISTERS +
                             (problem->has_score ? SCORE_REGISTERS : 0) +

@@ -20,7 +20,7 @@
 enum { OVERHEAD_REGISTERS = 44 };
 
 /* Pointers, strides and values under way of a read per element. */
-enum { READ_REGISTERS = 16 };
+enum { READ_REGISTERS = 20 };
 
 enum { MAX_STAGES = 8, MAX_TILE = 256 };
 
@@ -45,7 +45,8 @@ static void account_registers(const struct schedule_problem *problem,
             ? fragments * schedule_padded_dim(problem->head_dim_qk) / 4
             : 0;
     plan->registers_other =
-        OVERHEAD_REGISTERS + (problem->element_reads ? READ_REGISTERS : 0);
+        OVERHEAD_REGISTERS +
+        (problem->element_reads || problem->has_division ? READ_REGISTERS : 0);
     plan->registers = plan->registers_acc + plan->registers_s +
                       plan->registers_q + plan->registers_other;
 }

@@ -25,6 +25,7 @@ struct schedule_problem {
     bool has_mask;                 /* pairs are masked */
     bool has_sparse_mask; /* the kept keys of a row are not one range */
     bool has_window;      /* its first key moves with the row */
+    bool has_division;    /* positions are divided by a launch-time value */
 };
 
 struct schedule_plan {

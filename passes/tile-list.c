@@ -115,20 +115,25 @@ static void emit_entries(struct tile_kernel *kernel,
         state[i] = ir_result(loop.op, i);
 }
 
+/* The loop counts -block, so that the counter and its end say all about the
+ * range of blocks: registers are scarce in the key loop. */
 void tile_loop_list(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
     struct ir_builder *b = &kernel->b;
-    kernel->first_block = tile_uniform(b, kernel->first_block);
-    kernel->last_block = tile_uniform(b, kernel->last_block);
-    kernel->block_count = tile_uniform(b, kernel->block_count);
+    MlirValue zero = tile_const(kernel, 0), one = tile_const(kernel, 1);
+    MlirValue begin = ir_subi(b, zero, kernel->last_block);
+    MlirValue end = ir_subi(b, one, kernel->first_block);
+    MlirValue some = ir_cmpi(b, IR_SGT, kernel->block_count, zero);
+    begin = tile_uniform(b, begin);
+    end = tile_uniform(b, ir_select(b, some, end, begin));
     struct block_list list = emit_list(kernel);
     MlirValue threads = tile_const(kernel, 32 * kernel->plan.warps);
     struct ir_for loop =
-        ir_for_begin(b, tile_const(kernel, 0), kernel->block_count, threads,
-                     state, STATE_COUNT);
+        ir_for_begin(b, begin, end, threads, state, STATE_COUNT);
     MlirValue carried[STATE_COUNT];
     for (size_t i = 0; i < STATE_COUNT; i++)
         carried[i] = ir_for_arg(&loop, i);
-    MlirValue chunk_last = ir_subi(b, kernel->last_block, loop.iv);
+    kernel->first_block = ir_subi(b, one, end);
+    MlirValue chunk_last = ir_subi(b, zero, loop.iv);
     MlirValue length = emit_chunk(kernel, &list, chunk_last);
     emit_entries(kernel, &list, length, carried);
     ir_for_end(b, &loop, carried, STATE_COUNT);

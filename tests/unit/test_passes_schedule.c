@@ -107,6 +107,21 @@ Test(schedule, reads_per_element_get_registers) {
     cr_assert_gt(reading.registers_other, plain.registers_other);
 }
 
+/* What does not fit beside 64 keys at D 128 gets 48. */
+Test(schedule, registers_narrow_the_key_tile) {
+    struct schedule_problem p = problem(128, 128);
+    struct schedule_plan plan;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_eq(plan.tile_n, 64);
+    p.element_reads = true;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_eq(plan.tile_n, 48);
+    p.element_reads = false;
+    p.has_division = true;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_eq(plan.tile_n, 48);
+}
+
 Test(schedule, a_second_cta_is_worth_more_than_a_second_stage) {
     struct schedule_problem p = problem(128, 128), wide = problem(256, 256);
     struct schedule_plan plan;
