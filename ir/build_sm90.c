@@ -1,6 +1,7 @@
 /* Builders of the ops of asynchronous kernels: see build_sm90.h and
  * docs/ir.md. */
 #include "ir/build_sm90.h"
+#include "ir/walk.h"
 
 #include <mlir-c/BuiltinTypes.h>
 
@@ -49,8 +50,11 @@ void ir_fence_mbarrier_init(struct ir_builder *b) {
     ir_op(b, "attn.fence_mbarrier_init", NULL, 0, NULL, 0, NULL, 0);
 }
 
-void ir_warp_sync(struct ir_builder *b) {
-    ir_op(b, "attn.warp_sync", NULL, 0, NULL, 0, NULL, 0);
+MlirValue ir_load_for_warp(struct ir_builder *b, MlirValue memref,
+                           MlirValue index) {
+    MlirValue word = ir_load_element(b, memref, &index, 1);
+    ir_set_attr(ir_def(word), "attn.one_lane", ir_attr_unit(b->context));
+    return ir_uniform(b, word);
 }
 
 void ir_mbarrier_wait(struct ir_builder *b, MlirValue barriers, MlirValue index,

@@ -31,9 +31,11 @@ void ir_mbarrier_init(struct ir_builder *b, MlirValue barriers);
 /* Makes the initialisation visible to asynchronous copies
  * (fence.mbarrier_init.release.cluster). */
 void ir_fence_mbarrier_init(struct ir_builder *b);
-/* Memory accesses of all lanes of the warp come before what any lane does
- * behind it (bar.warp.sync); before one lane arrives for the others. */
-void ir_warp_sync(struct ir_builder *b);
+/* memref[index] (shared, i32) of lane 0, which loads it for the warp: it is
+ * also the lane that arrives at mbarriers for it, so that nobody else's load
+ * needs to be waited for. */
+MlirValue ir_load_for_warp(struct ir_builder *b, MlirValue memref,
+                           MlirValue index);
 /* Waits until the phase of this parity (0 or 1) has completed. */
 void ir_mbarrier_wait(struct ir_builder *b, MlirValue barriers, MlirValue index,
                       MlirValue parity);

@@ -211,8 +211,6 @@ irdl.dialect @attn {
     %i32 = irdl.is i32
     irdl.operands(barriers: %t, index: %i32)
   }
-  // What the lanes of the warp read and wrote before it is done for all of them.
-  irdl.operation @warp_sync { }
   // Arrives and announces bytes of asynchronous copies.
   irdl.operation @mbarrier_expect_tx {
     %t = irdl.base "!builtin.memref"

@@ -240,9 +240,7 @@ static void consume_counted(struct roles *r, const struct scope *tile,
 static MlirValue next_word(struct roles *r, struct ring k) {
     struct ir_builder *b = &r->b;
     ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
-    MlirValue word = ir_uniform(b, ir_load_element(b, r->entries, &k.stage, 1));
-    ir_warp_sync(b); /* one lane gives the slot back for all */
-    return word;
+    return ir_load_for_warp(b, r->entries, k.stage);
 }
 
 static void consume_listed(struct roles *r, const struct scope *tile,

@@ -172,9 +172,8 @@ static void receive(struct roles *r, struct ring ring, MlirValue *words) {
     ir_mbarrier_wait(b, r->drawn_full, ring.stage, ring.parity);
     for (size_t i = 0; i <= r->coordinates.count; i++) {
         MlirValue index = word_index(r, ring.stage, i);
-        words[i] = ir_uniform(b, ir_load_element(b, r->drawn, &index, 1));
+        words[i] = ir_load_for_warp(b, r->drawn, index);
     }
-    ir_warp_sync(b); /* one lane arrives for the reads of all */
     ir_mbarrier_arrive(b, r->drawn_empty, ring.stage, false);
 }
 

@@ -249,7 +249,6 @@ static const struct {
     {"attn.vote_any", lower_vote_any, PURE},
     {"attn.wait_group", lower_wait_group, EFFECT},
     {"attn.warp_reduce", lower_warp_reduce, PURE},
-    {"attn.warp_sync", lower_warp_sync, EFFECT},
     {"attn.wgmma", lower_wgmma, EFFECT},
     {"attn.wgmma_commit", lower_wgmma_commit, EFFECT},
     {"attn.wgmma_fence", lower_wgmma_fence, EFFECT},

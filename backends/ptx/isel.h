@@ -264,6 +264,7 @@ void isel_hoist_end(struct isel *is, struct hoist *hoist);
 /* Lane constants, computed once at the start of the kernel. */
 struct ptx_operand isel_thread(struct isel *is); /* thread in the CTA */
 struct ptx_operand isel_lane(struct isel *is);   /* lane in the warp */
+struct ptx_operand isel_first_lane(struct isel *is); /* predicate: lane 0 */
 struct ptx_operand isel_warp(struct isel *is);   /* warp in the CTA */
 struct ptx_operand
 isel_row_lane(struct isel *is); /* 16 (warp % row_warps) + lane / 4 */
@@ -425,7 +426,6 @@ void lower_panels(struct isel *is, MlirOperation op, struct shared_view *view);
 void lower_mbarriers(struct isel *is, MlirOperation op);
 void lower_mbarrier_init(struct isel *is, MlirOperation op);
 void lower_fence_mbarrier_init(struct isel *is, MlirOperation op);
-void lower_warp_sync(struct isel *is, MlirOperation op);
 void lower_mbarrier_wait(struct isel *is, MlirOperation op);
 void lower_mbarrier_arrive(struct isel *is, MlirOperation op);
 void lower_mbarrier_expect_tx(struct isel *is, MlirOperation op);

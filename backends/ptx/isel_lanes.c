@@ -113,6 +113,10 @@ static struct ptx_operand compute_column_lane(struct isel *is) {
         ptx_def(is->kernel, PTX_SHL_B32, "r", isel_thread(is), ptx_imm(1));
     return ptx_def(is->kernel, PTX_AND_B32, "column_lane", twice, ptx_imm(6));
 }
+static struct ptx_operand compute_first_lane(struct isel *is) {
+    return ptx_def(is->kernel, PTX_SETP_EQ_S32, "first_lane", isel_lane(is),
+                   ptx_imm(0));
+}
 static struct ptx_operand compute_smem(struct isel *is) {
     return ptx_def(is->kernel, PTX_MOV_SYMBOL, "smem_base", ptx_text("smem"));
 }
@@ -125,6 +129,9 @@ struct ptx_operand isel_lane(struct isel *is) {
 }
 struct ptx_operand isel_warp(struct isel *is) {
     return constant(is, "warp", compute_warp);
+}
+struct ptx_operand isel_first_lane(struct isel *is) {
+    return constant(is, "first_lane", compute_first_lane);
 }
 struct ptx_operand isel_row_lane(struct isel *is) {
     return constant(is, "row_lane", compute_row_lane);

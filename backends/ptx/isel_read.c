@@ -335,7 +335,13 @@ void lower_memref_load(struct isel *is, MlirOperation op) {
         : ir_element_bits(element) == 8 ? PTX_LD_GLOBAL_NC_U8
                                         : PTX_LD_GLOBAL_B32;
     struct ptx_operand value =
-        ptx_def(is->kernel, load, isel_hint(op, "load"), address);
+        ptx_reg_new(is->kernel, type.class, isel_hint(op, "load"));
+    bool one_lane = ir_has_attr(op, "attn.one_lane");
+    if (one_lane) /* the others hand on a register, though nobody reads it */
+        isel_move(is, value, ptx_imm(0));
+    struct ptx_inst *inst = ptx_put(is->kernel, load, value, address);
+    if (one_lane)
+        ptx_guard(inst, isel_first_lane(is), false);
     isel_release(is, op);
     isel_bind(is, ir_result(op, 0), storage_scalar(is, type.class, value));
 }

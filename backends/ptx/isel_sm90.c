@@ -70,11 +70,6 @@ void lower_fence_mbarrier_init(struct isel *is, MlirOperation op) {
     ptx_put(is->kernel, PTX_FENCE_MBARRIER_INIT, PTX_NOTHING, PTX_NOTHING);
 }
 
-void lower_warp_sync(struct isel *is, MlirOperation op) {
-    (void)op;
-    ptx_put(is->kernel, PTX_BAR_WARP_SYNC, PTX_NOTHING, PTX_NOTHING);
-}
-
 void lower_mbarrier_wait(struct isel *is, MlirOperation op) {
     struct ptx_kernel *k = is->kernel;
     const struct shared_view *view = isel_shared(is, ir_operand(op, 0));
@@ -101,7 +96,8 @@ static struct ptx_operand elected(struct isel *is) {
 
 void lower_mbarrier_arrive(struct isel *is, MlirOperation op) {
     struct ptx_operand at = mbarrier_address(is, ir_operand(op, 0), ir_operand(op, 1));
-    struct ptx_operand lane = ir_has_attr(op, "single") ? PTX_NOTHING : elected(is);
+    struct ptx_operand lane =
+        ir_has_attr(op, "single") ? PTX_NOTHING : isel_first_lane(is);
     struct ptx_inst *arrive = ptx_put(is->kernel, PTX_MBARRIER_ARRIVE, PTX_NOTHING, at);
     if (ptx_is_reg(lane))
         ptx_guard(arrive, lane, false);
