@@ -6,12 +6,16 @@
  * list are found by the whole warp (the first part of the kernel's while loop),
  * then one lane copies.
  *
- *     counted    K(0) Q K(1) V(0) K(2) V(1) ... V(last)
+ *     counted    K(0) Q K(1) V(0) K(2) V(1) ... K(last) V(last-1)
  *     listed     the same, the search for block j+1 going before K(j)
+ *     next tile  its coordinates and the search for its first block; V(last);
+ *                then as above
+ *
+ * The slot of V(last) becomes free long after K(last) is copied: what the next
+ * tile takes to find runs meanwhile.
  *
  * Beside K of a listed block goes the word entry·2 + last; -1 stands for a tile
- * without blocks.  Nothing is waited for between the last copy of a tile and
- * the search of the next, which so runs while the consumers finish. */
+ * without blocks. */
 #include <assert.h>
 
 #include "passes/pipeline-sm90-roles.h"
@@ -87,6 +91,8 @@ static MlirValue counted_row(struct roles *r, const struct scope *tile,
     return role_slice(r, &scope, ir_operand(load, 3));
 }
 
+/* What the producer carries along: rings, then the V that is still to be
+ * copied: its first row (negative: none), batch and head. */
 enum {
     P_KS,
     P_KP,
@@ -94,23 +100,60 @@ enum {
     P_VP,
     P_QS,
     P_QP,
+    P_RINGS,
+    P_ROW = P_RINGS,
+    P_BATCH,
+    P_HEAD,
     P_COUNT
-}; /* what the producer carries along */
+};
 
-/* K(0), Q, then K(i), V(i-1), then the last V; nothing for a tile without
- * blocks. */
+enum { LATE_ROW, LATE_BATCH, LATE_HEAD, LATE_COUNT };
+
+/* Copies the last V of the tile before. */
+static struct ring produce_late(struct roles *r, struct ring v,
+                                const MlirValue late[LATE_COUNT]) {
+    struct ir_builder *b = &r->b;
+    MlirType i32 = ir_type_i32(b->context), types[2] = {i32, i32};
+    MlirValue some = ir_cmpi(b, IR_SGE, late[LATE_ROW], role_number(r, 0));
+    struct ir_if branch = ir_if_begin(b, some, types, 2, true);
+    struct ir_if copying = begin_copying(r);
+    role_wait_empty(r, r->v_empty, v);
+    ir_mbarrier_expect_tx(b, r->v_full, v.stage, tile_bytes(r->v_tiles));
+    ir_tma_load(b, ir_operand(r->v_load, 0), late[LATE_BATCH], late[LATE_HEAD],
+                late[LATE_ROW], ir_stage(b, r->v_tiles, v.stage), r->v_full,
+                v.stage);
+    end_copying(r, &copying);
+    struct ring next = role_ring_next(r, v, r->stages);
+    ir_if_else(b, &branch, (MlirValue[]){next.stage, next.parity}, 2);
+    ir_if_end(b, &branch, (MlirValue[]){v.stage, v.parity}, 2);
+    return (struct ring){ir_result(branch.op, 0), ir_result(branch.op, 1)};
+}
+
+/* Row, batch and head of the V that a tile leaves behind. */
+static void leave_late(struct roles *r, struct scope *tile, MlirValue row,
+                       MlirValue late[LATE_COUNT]) {
+    late[LATE_ROW] = row;
+    late[LATE_BATCH] = role_slice(r, tile, ir_operand(r->v_load, 1));
+    late[LATE_HEAD] = role_slice(r, tile, ir_operand(r->v_load, 2));
+}
+
+/* K(0), Q, then K(i), V(i-1); the last V is left for later.  Nothing for a tile
+ * without blocks. */
 static void produce_counted(struct roles *r, struct scope *tile,
                             MlirValue carried[P_COUNT]) {
     struct ir_builder *b = &r->b;
     MlirValue none = {NULL}, count = role_image(tile, ir_operand(r->loop, 1));
     MlirValue zero = role_number(r, 0), one = role_number(r, 1);
     MlirType i32 = ir_type_i32(b->context);
-    MlirType types[P_COUNT] = {i32, i32, i32, i32, i32, i32};
-    struct ir_if some =
-        ir_if_begin(b, ir_cmpi(b, IR_SGT, count, zero), types, P_COUNT, true);
+    MlirType types[P_COUNT] = {i32, i32, i32, i32, i32, i32, i32, i32, i32};
     struct ring k = {carried[P_KS], carried[P_KP]},
                 v = {carried[P_VS], carried[P_VP]},
                 q = {carried[P_QS], carried[P_QP]};
+    v = produce_late(r, v, carried + P_ROW);
+    carried[P_VS] = v.stage, carried[P_VP] = v.parity;
+    carried[P_ROW] = role_number(r, -1);
+    struct ir_if some =
+        ir_if_begin(b, ir_cmpi(b, IR_SGT, count, zero), types, P_COUNT, true);
     k = produce_block(r, tile, true, k, counted_row(r, tile, r->k_load, zero),
                       none);
     q = produce_q(r, tile, q);
@@ -125,14 +168,15 @@ static void produce_counted(struct roles *r, struct scope *tile,
                       counted_row(r, tile, r->v_load, before), none);
     ir_for_end(b, &loop, (MlirValue[]){k.stage, k.parity, v.stage, v.parity},
                4);
-    v = (struct ring){ir_result(loop.op, 2), ir_result(loop.op, 3)};
     MlirValue last = ir_subi(b, count, one);
-    v = produce_block(r, tile, false, v, counted_row(r, tile, r->v_load, last),
-                      none);
-    ir_if_else(b, &some,
-               (MlirValue[]){ir_result(loop.op, 0), ir_result(loop.op, 1),
-                             v.stage, v.parity, q.stage, q.parity},
-               P_COUNT);
+    MlirValue done[P_COUNT] = {ir_result(loop.op, 0),
+                               ir_result(loop.op, 1),
+                               ir_result(loop.op, 2),
+                               ir_result(loop.op, 3),
+                               q.stage,
+                               q.parity};
+    leave_late(r, tile, counted_row(r, tile, r->v_load, last), done + P_ROW);
+    ir_if_else(b, &some, done, P_COUNT);
     ir_if_end(b, &some, carried, P_COUNT);
     for (size_t i = 0; i < P_COUNT; i++)
         carried[i] = ir_result(some.op, i);
@@ -165,12 +209,16 @@ enum {
     L_QP,
     L_ENTRY, /* found, its K not copied yet; negative: none */
     L_ROW,   /* of that block's keys */
-    L_V_ROW, /* of the block whose V comes next; negative: none */
+    L_V_ROW, /* of the block whose V comes next; negative: none.  Before the
+                first search: of the tile before, as are the next two */
+    L_V_BATCH,
+    L_V_HEAD,
     L_COUNT
 };
 
 /* K of the block that was found before, with its entry; then Q behind the first
- * block, else V of the block before. */
+ * block, else V of the block before.  Behind the first search of a tile nothing
+ * was found before: the last V of the tile before. */
 static void produce_found(struct roles *r, struct scope *tile, MlirValue more,
                           MlirValue own[L_COUNT]) {
     enum { CHANGED = 6 };
@@ -198,35 +246,31 @@ static void produce_found(struct roles *r, struct scope *tile, MlirValue more,
     for (size_t i = 0; i < 4; i++)
         rings[2 + i] = ir_result(second.op, i);
     ir_if_else(b, &found, rings, CHANGED);
+    struct ring late_v = produce_late(r, v, own + L_V_ROW);
+    own[L_VS] = late_v.stage, own[L_VP] = late_v.parity;
     ir_if_end(b, &found, own, CHANGED);
     for (size_t i = 0; i < CHANGED; i++)
         own[i] = ir_result(found.op, i);
     own[L_V_ROW] = own[L_ROW];
 }
 
-/* Behind the last K of a tile: its V; for a tile without blocks the entry -1
- * alone. */
-static void produce_end(struct roles *r, struct scope *tile,
-                        MlirValue own[L_COUNT]) {
+/* For a tile without blocks: the entry -1 alone. */
+static void produce_nothing(struct roles *r, MlirValue own[L_COUNT]) {
     struct ir_builder *b = &r->b;
-    MlirType i32 = ir_type_i32(b->context), types[4] = {i32, i32, i32, i32};
-    struct ring k = {own[L_KS], own[L_KP]}, v = {own[L_VS], own[L_VP]};
-    MlirValue none = {NULL};
-    MlirValue some = ir_cmpi(b, IR_SGE, own[L_V_ROW], role_number(r, 0));
-    struct ir_if branch = ir_if_begin(b, some, types, 4, true);
-    struct ring next = produce_block(r, tile, false, v, own[L_V_ROW], none);
-    ir_if_else(b, &branch,
-               (MlirValue[]){k.stage, k.parity, next.stage, next.parity}, 4);
+    MlirType i32 = ir_type_i32(b->context), types[2] = {i32, i32};
+    struct ring k = {own[L_KS], own[L_KP]};
+    MlirValue none = ir_cmpi(b, IR_SLT, own[L_V_ROW], role_number(r, 0));
+    struct ir_if branch = ir_if_begin(b, none, types, 2, true);
     struct ir_if copying = begin_copying(r);
     role_wait_empty(r, r->k_empty, k);
     ir_store_element(b, role_number(r, -1), r->entries, &k.stage, 1);
     ir_mbarrier_arrive(b, r->k_full, k.stage, true);
     end_copying(r, &copying);
-    next = role_ring_next(r, k, r->stages);
-    ir_if_end(b, &branch,
-              (MlirValue[]){next.stage, next.parity, v.stage, v.parity}, 4);
-    for (size_t i = 0; i < 4; i++)
-        own[i] = ir_result(branch.op, i);
+    struct ring next = role_ring_next(r, k, r->stages);
+    ir_if_else(b, &branch, (MlirValue[]){next.stage, next.parity}, 2);
+    ir_if_end(b, &branch, (MlirValue[]){k.stage, k.parity}, 2);
+    own[L_KS] = ir_result(branch.op, 0);
+    own[L_KP] = ir_result(branch.op, 1);
 }
 
 /* The search runs one block ahead of the copies, so that each entry can say
@@ -241,7 +285,9 @@ static void produce_listed(struct roles *r, struct scope *tile,
     for (size_t i = 0; i < search; i++)
         values[i] = role_image(tile, ir_operand(r->loop, i));
     for (size_t i = 0; i < L_COUNT; i++)
-        values[search + i] = i < P_COUNT ? carried[i] : role_number(r, -1);
+        values[search + i] = i < P_RINGS ? carried[i] : role_number(r, -1);
+    for (size_t i = 0; i < LATE_COUNT; i++)
+        values[search + L_V_ROW + i] = carried[P_ROW + i];
     struct ir_while loop = ir_while_begin(b, values, total);
     for (size_t i = 0; i < total; i++)
         found[i] = values[i] = ir_while_arg(&loop, 0, i);
@@ -265,9 +311,10 @@ static void produce_listed(struct roles *r, struct scope *tile,
 
     for (size_t i = 0; i < L_COUNT; i++)
         own[i] = ir_result(loop.op, search + i);
-    produce_end(r, tile, own);
-    for (size_t i = 0; i < P_COUNT; i++)
+    produce_nothing(r, own);
+    for (size_t i = 0; i < P_RINGS; i++)
         carried[i] = own[i];
+    leave_late(r, tile, own[L_V_ROW], carried + P_ROW);
 }
 
 void role_producer(struct roles *r) {
@@ -279,7 +326,8 @@ void role_producer(struct roles *r) {
     struct ir_if role = ir_if_begin(
         b, r->is_list ? loads : ir_andi(b, loads, r->elected), NULL, 0, false);
     MlirValue zero = role_number(r, 0);
-    MlirValue carried[P_COUNT] = {zero, zero, zero, zero, zero, zero};
+    MlirValue carried[P_COUNT] = {
+        zero, zero, zero, zero, zero, zero, role_number(r, -1), zero, zero};
     struct tile_loop loop = role_tiles_begin(
         r, NULL, carried, P_COUNT, "producer: K(0), Q, then K(j+1) and V(j)");
     struct scope tile = role_tiles_head(r, &loop, zero, true);
@@ -290,5 +338,9 @@ void role_producer(struct roles *r) {
     else
         produce_counted(r, &tile, carried);
     role_tiles_end(r, &loop, NULL, carried);
+    for (size_t i = 0; i < P_COUNT; i++)
+        carried[i] = role_tiles_result(&loop, i);
+    produce_late(r, (struct ring){carried[P_VS], carried[P_VP]},
+                 carried + P_ROW);
     ir_if_end(b, &role, NULL, 0);
 }

@@ -102,6 +102,8 @@ struct tile_loop role_tiles_begin(struct roles *r,
                                   const MlirValue *inits, size_t count,
                                   const char *section);
 MlirValue role_tiles_arg(const struct tile_loop *loop, size_t i);
+/* The same behind role_tiles_end. */
+MlirValue role_tiles_result(const struct tile_loop *loop, size_t i);
 /* What stands in front of the key loop, for the tile of the loop. */
 struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,
                              MlirValue consumer, bool is_producer);

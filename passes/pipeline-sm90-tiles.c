@@ -125,7 +125,7 @@ static struct scope tile_head(struct roles *r, MlirValue tile,
 /* ---- The loop over tiles
  * ------------------------------------------------------------- */
 
-enum { MAX_CARRIED = 8, OWN_TILE = 0, OWN_SLOT, OWN_PARITY, OWN_COUNT };
+enum { MAX_CARRIED = 10, OWN_TILE = 0, OWN_SLOT, OWN_PARITY, OWN_COUNT };
 
 /* Draws the next tile.  A searching producer is a whole warp: its first lane
  * draws. */
@@ -280,6 +280,11 @@ struct tile_loop role_tiles_begin(struct roles *r,
 MlirValue role_tiles_arg(const struct tile_loop *loop, size_t i) {
     return loop->counted.op.ptr ? ir_for_arg(&loop->counted, i)
                                 : ir_while_arg(&loop->drawn, 1, i);
+}
+
+MlirValue role_tiles_result(const struct tile_loop *loop, size_t i) {
+    return ir_result(loop->counted.op.ptr ? loop->counted.op : loop->drawn.op,
+                     i);
 }
 
 struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,

@@ -2,7 +2,8 @@
 // A mask without dense bounds: the producer warp searches one block ahead of its copies and
 // writes words (entry, last) beside K; -1 stands for a tile without blocks.  The consumers'
 // loop ends at the last one and holds nothing of the search.  Tiles are drawn; each goes to
-// the consumers as a record of its number and coordinates, -1 at the end.
+// the consumers as a record of its number and coordinates, -1 at the end.  The last V of a
+// tile is copied behind the first search of the next one, that of the last tile at the end.
 
 // CHECK-LABEL: func.func @a(
 // CHECK-SAME: attn.arg = "workspace:0", attn.workspace_bytes = ["4"], attn.workspace_zeroed
@@ -22,13 +23,16 @@
 // CHECK: "attn.tma_load"(%arg1
 // CHECK: "attn.tma_load"(%arg2
 // CHECK: "attn.tma_load"(%arg0
+// CHECK: } else {
+// CHECK: "attn.tma_load"(%arg2
 // CHECK: scf.condition
 // CHECK: math.cttz
 // CHECK: scf.yield
-// CHECK: "attn.tma_load"(%arg2
+// CHECK-NOT: attn.tma_load
 // CHECK: memref.store %c-1_i32{{.*}}, %[[ENTRIES]]
 // CHECK: "attn.mbarrier_arrive"({{.*}}) {single}
 // CHECK: memref.store %c-1_i32{{.*}}, %[[DRAWN]]
+// CHECK: "attn.tma_load"(%arg2
 // CHECK: "attn.set_max_registers"() {action = "increase"
 // CHECK-NOT: attn.ballot
 // CHECK-NOT: math.cttz
