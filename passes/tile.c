@@ -159,20 +159,55 @@ static bool bound_keys(struct tile_kernel *kernel, MlirValue condition,
     return ir_is_op(op, "arith.cmpi") && bound_comparison(kernel, op, kv);
 }
 
+/* Which pairs of the block attend. */
+static MlirValue inline_mask(struct tile_kernel *kernel, MlirValue kv) {
+    MlirValue leading[] = {kernel->batch, kernel->head, kernel->kv_head,
+                           kernel->rows, kv};
+    MlirValue attends;
+    call_inline(kernel, kernel->mask, leading, 5, &attends);
+    return attends;
+}
+
+/* -inf where `keep` does not hold. */
+static MlirValue keep_scores(struct tile_kernel *kernel, MlirValue keep,
+                             MlirValue s) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue never = ir_splat(b, kernel->scores, -INFINITY);
+    return ir_select(b, ir_broadcast(b, keep, kernel->scores), s, never);
+}
+
+/* The test kv <= q among conditions that must all hold; null: there is none. */
+static MlirOperation find_causal(struct tile_kernel *kernel,
+                                 MlirValue condition, MlirValue kv) {
+    MlirOperation op = ir_def(unstretched(condition)), none = {NULL};
+    if (mlirOperationIsNull(op))
+        return none;
+    if (ir_is_op(op, "arith.andi")) {
+        MlirOperation left = find_causal(kernel, ir_operand(op, 0), kv);
+        return mlirOperationIsNull(left)
+                   ? find_causal(kernel, ir_operand(op, 1), kv)
+                   : left;
+    }
+    if (!ir_is_op(op, "arith.cmpi"))
+        return none;
+    int64_t predicate = ir_int_attr(op, "predicate", -1);
+    bool flipped = predicate == IR_SGE;
+    bool same =
+        mlirValueEqual(unstretched(ir_operand(op, flipped)), kv) &&
+        mlirValueEqual(unstretched(ir_operand(op, !flipped)), kernel->rows);
+    return same && (flipped || predicate == IR_SLE) ? op : none;
+}
+
 /* Scores of masked pairs and of keys beyond kv_len become -inf.  With roles the
  * second test goes along in a comparison of the mask; without, the rows that
  * this takes are scarcer than instructions. */
-static MlirValue apply_mask(struct tile_kernel *kernel, MlirValue s,
-                            MlirValue k_first) {
+static MlirValue mask_scores(struct tile_kernel *kernel, MlirValue s,
+                             MlirValue kv) {
     struct ir_builder *b = &kernel->b;
-    MlirValue kv = key_positions(kernel, k_first);
     MlirValue limit = ir_broadcast(b, kernel->kv_len, mlirValueGetType(kv));
     MlirValue keep = ir_cmpi(b, IR_SLT, kv, limit);
     if (!mlirOperationIsNull(kernel->mask)) {
-        MlirValue leading[] = {kernel->batch, kernel->head, kernel->kv_head,
-                               kernel->rows, kv};
-        MlirValue attends;
-        call_inline(kernel, kernel->mask, leading, 5, &attends);
+        MlirValue attends = inline_mask(kernel, kv);
         MlirType shape =
             ir_join_shapes(mlirValueGetType(attends), mlirValueGetType(keep));
         bool bounded =
@@ -181,8 +216,47 @@ static MlirValue apply_mask(struct tile_kernel *kernel, MlirValue s,
                        : ir_andi(b, ir_broadcast(b, attends, shape),
                                  ir_broadcast(b, keep, shape));
     }
-    MlirValue never = ir_splat(b, kernel->scores, -INFINITY);
-    return ir_select(b, ir_broadcast(b, keep, kernel->scores), s, never);
+    return keep_scores(kernel, keep, s);
+}
+
+/* Below the diagonal, and in front of the end of the keys: kv <= q holds. */
+static MlirValue is_below(struct tile_kernel *kernel, MlirValue k_first) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue end =
+        ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n));
+    MlirValue most =
+        ir_minsi(b, ir_addi(b, kernel->row_first, tile_const(kernel, 1)),
+                 kernel->kv_len);
+    return ir_cmpi(b, IR_SLE, end, most);
+}
+
+/* The mask of a partial block.  With roles a mask that holds kv <= q beside
+ * other conditions is there without that test too, for the many partial blocks
+ * below the diagonal: the far end of a window, the beginning of a document. */
+static MlirValue apply_mask(struct tile_kernel *kernel, MlirValue s,
+                            MlirValue k_first) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue kv = key_positions(kernel, k_first);
+    bool may_split =
+        kernel->plan.consumers > 0 && !mlirOperationIsNull(kernel->mask);
+    if (may_split) {
+        MlirValue trial = inline_mask(kernel, kv);
+        MlirOperation test = find_causal(kernel, trial, kv);
+        may_split = !mlirOperationIsNull(test) &&
+                    !mlirOperationEqual(test, ir_def(unstretched(trial)));
+    }
+    if (!may_split)
+        return mask_scores(kernel, s, kv);
+    struct ir_if below =
+        ir_if_begin(b, is_below(kernel, k_first), &kernel->scores, 1, true);
+    MlirValue attends = inline_mask(kernel, kv);
+    MlirValue test = ir_result(find_causal(kernel, attends, kv), 0);
+    ir_replace_uses(test, ir_splat(b, mlirValueGetType(test), 1));
+    MlirValue rest = keep_scores(kernel, attends, s);
+    ir_if_else(b, &below, &rest, 1);
+    MlirValue all = mask_scores(kernel, s, kv);
+    ir_if_end(b, &below, &all, 1);
+    return ir_result(below.op, 0);
 }
 
 void tile_key_block(struct tile_kernel *kernel, MlirValue k_first,

@@ -1,26 +1,30 @@
 /* attn.store: rows of a register tile to global memory.
  *
- * A lane holds two neighbouring 16-bit columns of every 8, so a plain store
- * would write 4 bytes.  A 4 x 4 transpose of words among the four lanes of a
- * quad gives each lane 8 neighbouring columns of one group, 16 bytes:
+ * A lane holds two neighbouring 16-bit columns of every 8, a word, so a plain
+ * store would write 4 bytes.  Neighbouring lanes exchange one word of each pair
+ * of groups, so that a lane has 8 bytes of one group and the quad 32 bytes, a
+ * sector, of the row:
  *
- *          group j  j+1 j+2 j+3                      column 32 jj + 8 q
- *   lane 0   w00  w01  w02  w03            lane 0   w00  w10  w20  w30
- *   lane 1   w10  w11  w12  w13    --->    lane 1   w01  w11  w21  w31
- *   ...                                    ...
+ *          group j  j+1                bytes of the row
+ *   lane 0   w00  w01       lane 0   w00  w10        0..7
+ *   lane 1   w10  w11       lane 1   w01  w11       16..23
+ *   lane 2   w20  w21  -->  lane 2   w20  w30        8..15
+ *   lane 3   w30  w31       lane 3   w21  w31       24..31
+ *
+ * (A full transpose to 16 bytes a lane takes twice the shuffles and selects.)
  */
 #include "backends/ptx/isel.h"
 
-/* Exchanges words a and b across lanes that differ in bit `mask`: afterwards
- * the lane without the bit holds both a's, the lane with it both b's. */
-static void exchange(struct isel *is, struct ptx_operand has_bit, int mask,
+/* Exchanges words a and b between the lanes of a pair: afterwards the even lane
+ * holds both a's, the odd one both b's. */
+static void exchange(struct isel *is, struct ptx_operand is_odd,
                      struct ptx_operand *a, struct ptx_operand *b) {
     struct ptx_kernel *k = is->kernel;
-    struct ptx_operand send = ptx_def(k, PTX_SELP_B32, "r", *a, *b, has_bit);
+    struct ptx_operand send = ptx_def(k, PTX_SELP_B32, "r", *a, *b, is_odd);
     struct ptx_operand got =
-        ptx_def(k, PTX_SHFL_BFLY_B32, "other", send, ptx_imm(mask));
-    *a = ptx_def(k, PTX_SELP_B32, "r", got, *a, has_bit);
-    *b = ptx_def(k, PTX_SELP_B32, "r", *b, got, has_bit);
+        ptx_def(k, PTX_SHFL_BFLY_B32, "other", send, ptx_imm(1));
+    *a = ptx_def(k, PTX_SELP_B32, "r", got, *a, is_odd);
+    *b = ptx_def(k, PTX_SELP_B32, "r", *b, got, is_odd);
 }
 
 struct store {
@@ -29,16 +33,9 @@ struct store {
     struct ptx_operand left;    /* limit - the lane's first row */
     struct ptx_operand wanted;  /* predicate of an optional store, or none */
     struct ptx_operand column;  /* 2 (lane % 4), the lane's first column */
-    struct ptx_operand bits[2]; /* bits 0 and 1 of lane % 4 */
+    struct ptx_operand is_odd;  /* predicate: of a pair of lanes */
+    struct ptx_operand place;   /* bytes of a pair of groups in front of it */
 };
-
-static void transpose_quad(const struct store *store, struct ptx_operand *w) {
-    struct isel *is = store->is;
-    exchange(is, store->bits[0], 1, &w[0], &w[1]);
-    exchange(is, store->bits[0], 1, &w[2], &w[3]);
-    exchange(is, store->bits[1], 2, &w[0], &w[2]);
-    exchange(is, store->bits[1], 2, &w[1], &w[3]);
-}
 
 /* Predicate: row `offset` below the lane's first one is to be written. */
 static struct ptx_operand row_inside(const struct store *store, int offset) {
@@ -57,19 +54,19 @@ static void store_row(const struct store *store, int f, int i,
     struct ptx_kernel *k = is->kernel;
     struct ptx_operand inside =
         row_inside(store, 16 * is->row_warps * f + 8 * i);
-    int groups = store->value->shape.groups, wide = groups / 4 * 4;
+    int groups = store->value->shape.groups, wide = groups / 2 * 2;
     struct ptx_operand at = pointer;
     if (wide > 0)
-        at = ptx_def(k, PTX_MAD_WIDE_S32, "row_ptr", store->column, ptx_imm(8),
+        at = ptx_def(k, PTX_MAD_WIDE_S32, "row_ptr", store->place, ptx_imm(1),
                      pointer);
-    for (int j = 0; j < wide; j += 4) {
+    for (int j = 0; j < wide; j += 2) {
         struct ptx_operand *w =
-            ARENA_NEW_ARRAY(is->arena, struct ptx_operand, 4);
-        for (int n = 0; n < 4; n++)
+            ARENA_NEW_ARRAY(is->arena, struct ptx_operand, 2);
+        for (int n = 0; n < 2; n++)
             w[n] = storage_element(store->value, f, i, j + n, 0);
-        transpose_quad(store, w);
-        ptx_guard(ptx_put(k, PTX_ST_GLOBAL_V4_B32, PTX_NOTHING,
-                          ptx_address(at, 16 * j), ptx_vector(w, 4)),
+        exchange(is, store->is_odd, &w[0], &w[1]);
+        ptx_guard(ptx_put(k, PTX_ST_GLOBAL_V2_B32, PTX_NOTHING,
+                          ptx_address(at, 16 * j), ptx_vector(w, 2)),
                   inside, false);
     }
     if (wide == groups)
@@ -121,11 +118,15 @@ void lower_store(struct isel *is, MlirOperation op) {
     struct ptx_operand row = ptx_def(k, PTX_ADD_S32, "row", row_lane, row0);
     struct store store = {
         .is = is, .value = value, .column = isel_column_lane(is)};
-    for (int bit = 0; tile && bit < 2; bit++) {
-        struct ptx_operand masked =
-            ptx_def(k, PTX_AND_B32, "r", store.column, ptx_imm(2 << bit));
-        store.bits[bit] =
-            ptx_def(k, PTX_SETP_NE_S32, "quad_bit", masked, ptx_imm(0));
+    if (tile) {
+        struct ptx_operand odd =
+            ptx_def(k, PTX_AND_B32, "r", store.column, ptx_imm(2));
+        struct ptx_operand high =
+            ptx_def(k, PTX_AND_B32, "r", store.column, ptx_imm(4));
+        store.is_odd = ptx_def(k, PTX_SETP_NE_S32, "is_odd", odd, ptx_imm(0));
+        high = ptx_def(k, PTX_SHL_B32, "r", high, ptx_imm(1));
+        store.place =
+            ptx_def(k, PTX_MAD_LO_S32, "place", odd, ptx_imm(8), high);
     }
     store.left = ptx_def(k, PTX_SUB_S32, "rows_left", limit, row);
     if (ir_has_attr(op, "optional"))

@@ -29,7 +29,7 @@ Test(ptx_isel, instruction_counts) {
     /* P and alpha. */
     cr_assert_eq(ptx_count(c.text, "ex2.approx"), 64 + 4);
     cr_assert_eq(ptx_count(c.text, "cvt.rn.bf16x2"), 32 + 32);
-    cr_assert_eq(ptx_count(c.text, "st.global.v4"), 4 * 2);
+    cr_assert_eq(ptx_count(c.text, "st.global.v2"), 4 * 4);
     cr_assert_eq(ptx_count(c.text, "st.global.f32"), 4);
     cr_assert_eq(ptx_count(c.text, ".local"), 0);
     ptx_case_end(&c);
