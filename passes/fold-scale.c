@@ -13,16 +13,18 @@
  * how partial blocks are masked.
  *
  * Before that the code that depends on s is simplified (its accuracy is
- * measured against exact arithmetic, unlike that of masks and biases, which is
- * kept as written):
+ * measured against exact arithmetic, unlike that of masks and of what a bias is
+ * made of, which are kept as written):
  *
  *     x / d           => x·(1/d)      d constant or the same for the whole loop
  *     (x·f1)·f2       => x·(f1·f2)    likewise
  *     x·f + y         => fma(x, f, y)
  *     x·f - y         => fma(x, f, -y)
- *     fma(x, f, y·g)  => fma(y, g/f, x)·f          f > 0 constant, g the same
- * for the whole loop (ALiBi: g the slope, y the distance): f goes on into the
- * softmax, and y·g is no operation of its own any more
+ *     fma(x, f, y·g)  => fma(y, g/f, x)·f    f > 0 constant, g the same for the
+ *                                            whole loop
+ *
+ * The last one is a bias like ALiBi's, g the slope and y the distance: f goes
+ * on into the softmax, and y·g is no operation of its own any more.
  */
 #include <float.h>
 #include <math.h>

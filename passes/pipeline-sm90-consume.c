@@ -111,9 +111,11 @@ static void take_arm(struct roles *r, struct scope *scope, MlirOperation op,
  * block crosses the end of the keys (attn.first_pass).  False for other ops. */
 static bool take_known_arm(struct roles *r, struct scope *scope,
                            MlirOperation op, bool is_first) {
-    if (!ir_is_op(op, "scf.if"))
+    MlirOperation condition = {NULL};
+    if (ir_is_op(op, "scf.if"))
+        condition = ir_def(ir_operand(op, 0));
+    if (mlirOperationIsNull(condition))
         return false;
-    MlirOperation condition = ir_def(ir_operand(op, 0));
     bool votes = ir_is_op(condition, "attn.vote_any");
     bool crosses = ir_has_attr(condition, "attn.first_pass");
     if (!(is_first ? votes : crosses))

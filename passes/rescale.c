@@ -6,11 +6,14 @@
  * block, with x the scores, c > 0 their factor to log2 units and m the
  * reference:
  *
- *     limit = min(bits(m/c + tau/c), INT_MIN)        unsigned: INT_MIN for a
- * negative sum grow  = any lane of the warp saw bits(x) >= limit, as i32
- * (INT_MIN: always); for positive floats the order of the bits is the order of
- * the values grow:  m' = max(m, rowmax(x)·c), alpha = exp2(m - m'), l =
- * l·alpha, acc = acc·alpha else:  m' = m
+ *     limit = min(bits(m/c + tau/c), INT_MIN)   unsigned: INT_MIN for a
+ *                                               negative sum
+ *     grow  = any lane saw bits(x) >= limit     as i32; INT_MIN: always
+ *     grow:   m' = max(m, rowmax(x)·c)
+ *             alpha = exp2(m - m'), l = l·alpha, acc = acc·alpha
+ *     else:   m' = m
+ *
+ * For positive floats the order of the bits is the order of the values.
  *
  * A row whose reference is below -tau, as at the start, always takes the exact
  * path, so the first block of a tile is exact.  P is at most 2^tau: tau is 8
