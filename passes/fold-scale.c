@@ -20,11 +20,6 @@
  *     (x·f1)·f2       => x·(f1·f2)    likewise
  *     x·f + y         => fma(x, f, y)
  *     x·f - y         => fma(x, f, -y)
- *     fma(x, f, y·g)  => fma(y, g/f, x)·f    f > 0 constant, g the same for the
- *                                            whole loop
- *
- * The last one is a bias like ALiBi's, g the slope and y the distance: f goes
- * on into the softmax, and y·g is no operation of its own any more.
  */
 #include <float.h>
 #include <math.h>
@@ -235,32 +230,6 @@ static void simplify_difference(struct simplify *s, MlirOperation op) {
             ir_fma(&s->b, ir_operand(mul, 0), ir_operand(mul, 1), minus));
 }
 
-/* fma(x, f, y·g): the bias is brought to the units of x. */
-static void simplify_bias(struct simplify *s, MlirOperation op) {
-    struct ir_builder *b = &s->b;
-    double factor;
-    MlirOperation bias = ir_def_op(ir_operand(op, 2), "arith.mulf");
-    if (mlirOperationIsNull(bias) || is_score(s->set, ir_operand(op, 2)) ||
-        !is_score(s->set, ir_operand(op, 0)) ||
-        !ir_constant_float(ir_operand(op, 1), &factor) || !(factor > 0) ||
-        !is_normal(factor) || !is_normal(1 / factor))
-        return;
-    for (size_t i = 0; i < 2; i++) {
-        ir_before(b, op);
-        MlirValue g = small_factor(s, ir_operand(bias, i));
-        if (mlirValueIsNull(g) || !ir_is_scalar(mlirValueGetType(g)))
-            continue;
-        MlirType tile = mlirValueGetType(ir_result(op, 0));
-        g = multiply_small(s, g, ir_const_f32(b, (float)(1 / factor)));
-        if (mlirValueIsNull(g))
-            continue;
-        MlirValue sum = ir_fma(b, ir_operand(bias, 1 - i), stretch(b, g, tile),
-                               ir_operand(op, 0));
-        replace(s, op, ir_mulf(b, sum, ir_splat(b, tile, factor)));
-        return;
-    }
-}
-
 static void simplify_all(struct pass_ctx *ctx, MlirOperation func,
                          struct simplify *s, const char *name,
                          void (*rewrite)(struct simplify *, MlirOperation)) {
@@ -285,7 +254,6 @@ static void simplify_scores(struct pass_ctx *ctx, MlirOperation func) {
     simplify_all(ctx, func, &s, "arith.mulf", simplify_product);
     simplify_all(ctx, func, &s, "arith.addf", simplify_sum);
     simplify_all(ctx, func, &s, "arith.subf", simplify_difference);
-    simplify_all(ctx, func, &s, "math.fma", simplify_bias);
     ir_erase_dead(ir_func_body(func));
     tile_hoist(ctx->scratch, func); /* reciprocals and products of invariants */
 }

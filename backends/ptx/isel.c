@@ -314,6 +314,10 @@ struct ptx_kernel *isel_kernel(struct arena *arena, MlirOperation func,
         is.warps = 1;
     is.threads = 32 * is.warps;
     is.row_warps = (int)ir_int_attr(func, "attn.row_warps", is.warps);
+    int tile_m = 0, tile_n = 0;
+    bool whole = ir_kernel_tile(func, &tile_m, &tile_n) &&
+                 is.row_warps == is.warps; /* else a warpgroup's 64 rows */
+    is.fragments = whole ? tile_m / (16 * is.warps) : 1;
     is.kernel = ptx_kernel_create(arena, ir_func_name(func));
     is.kernel->threads = is.threads;
     is.kernel->shared_bytes = (uint32_t)ir_kernel_shared_bytes(func);

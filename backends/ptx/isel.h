@@ -137,6 +137,7 @@ struct isel {
     MlirOperation func;
     int warps, threads;
     int row_warps; /* warps that share the rows of a tile */
+    int fragments; /* of 16 rows that a warp has, one below the other */
     bool failed;
 
     struct value *values; /* open hash table */
@@ -267,7 +268,7 @@ struct ptx_operand isel_lane(struct isel *is);   /* lane in the warp */
 struct ptx_operand isel_first_lane(struct isel *is); /* predicate: lane 0 */
 struct ptx_operand isel_warp(struct isel *is);   /* warp in the CTA */
 struct ptx_operand
-isel_row_lane(struct isel *is); /* 16 (warp % row_warps) + lane / 4 */
+isel_row_lane(struct isel *is); /* 16 fragments (warp % row_warps) + lane / 4 */
 struct ptx_operand isel_column_lane(struct isel *is); /* 2 (lane % 4) */
 struct ptx_operand
 isel_smem(struct isel *is); /* address of the shared memory */

@@ -48,7 +48,8 @@ static struct ptx_operand lane_address(struct isel *is, struct swizzle swizzle,
         chunk = ptx_def(k, PTX_XOR_B32, "r", chunk, bits);
     }
     if (pattern == PATTERN_A_WARP)
-        row = ptx_def(k, PTX_MAD_LO_S32, "r", warp, ptx_imm(16), row);
+        row = ptx_def(k, PTX_MAD_LO_S32, "r", warp, ptx_imm(16 * is->fragments),
+                      row);
     struct ptx_operand offset =
         ptx_def(k, PTX_MAD_LO_S32, "r", row, ptx_imm(swizzle.pitch), chunk);
     static const char *const names[] = {"lane_a", "lane_a", "lane_b"};
@@ -131,7 +132,7 @@ static struct ptx_operand *new_registers(struct isel *is, const char *hint,
 /* Fragment f of k-step kk from shared memory. */
 static void load_a(struct isel *is, struct tile_address *a, int f, int kk,
                    struct ptx_operand *regs) {
-    struct ptx_operand address = step_address(is, a, 16 * is->warps * f, kk);
+    struct ptx_operand address = step_address(is, a, 16 * f, kk);
     ptx_put(is->kernel, PTX_LDMATRIX_X4, ptx_vector(regs, 4), address);
 }
 

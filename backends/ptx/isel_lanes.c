@@ -105,8 +105,8 @@ static struct ptx_operand compute_row_lane(struct isel *is) {
     if (is->row_warps != is->warps) /* a power of two: warpgroups */
         warp = ptx_def(is->kernel, PTX_AND_B32, "row_warp", warp,
                        ptx_imm(is->row_warps - 1));
-    return ptx_def(is->kernel, PTX_MAD_LO_S32, "row_lane", warp, ptx_imm(16),
-                   row);
+    return ptx_def(is->kernel, PTX_MAD_LO_S32, "row_lane", warp,
+                   ptx_imm(16 * is->fragments), row);
 }
 static struct ptx_operand compute_column_lane(struct isel *is) {
     struct ptx_operand twice =

@@ -575,8 +575,7 @@ static void materialize_step(struct isel *is, MlirOperation op,
     struct ptx_operand base = rows ? isel_row_lane(is) : isel_column_lane(is);
     int count = layout_count(type->layout, type->shape, false);
     for (int k = 0; k < count; k++) {
-        int offset = rows ? 16 * is->row_warps * (k / 2) + 8 * (k % 2)
-                          : 8 * (k / 2) + k % 2;
+        int offset = rows ? 16 * (k / 2) + 8 * (k % 2) : 8 * (k / 2) + k % 2;
         storage->elems[k] = ptx_address(base, offset);
     }
     isel_bind(is, ir_result(op, 0), storage);

@@ -52,8 +52,7 @@ static void store_row(const struct store *store, int f, int i,
                       struct ptx_operand pointer) {
     struct isel *is = store->is;
     struct ptx_kernel *k = is->kernel;
-    struct ptx_operand inside =
-        row_inside(store, 16 * is->row_warps * f + 8 * i);
+    struct ptx_operand inside = row_inside(store, 16 * f + 8 * i);
     int groups = store->value->shape.groups, wide = groups / 2 * 2;
     struct ptx_operand at = pointer;
     if (wide > 0)
@@ -84,8 +83,7 @@ static void store_row(const struct store *store, int f, int i,
 static void store_scalar_row(const struct store *store, int f, int i,
                              struct ptx_operand pointer) {
     struct isel *is = store->is;
-    struct ptx_operand inside =
-        row_inside(store, 16 * is->row_warps * f + 8 * i);
+    struct ptx_operand inside = row_inside(store, 16 * f + 8 * i);
     struct ptx_operand first =
         ptx_def(is->kernel, PTX_SETP_EQ_S32, "p", store->column, ptx_imm(0));
     inside = ptx_def(is->kernel, PTX_AND_PRED, "in_rows", inside, first);
@@ -138,7 +136,7 @@ void lower_store(struct isel *is, MlirOperation op) {
     struct ptx_operand pointer =
         ptx_def(k, PTX_MAD_LO_S64, "row_ptr", wide, stride, head);
     for (int r = 0; r < 2 * shape.shape.fragments; r++) {
-        int offset = 16 * is->row_warps * (r / 2) + 8 * (r % 2);
+        int offset = 16 * (r / 2) + 8 * (r % 2);
         struct ptx_operand at = pointer;
         if (offset > 0)
             at = ptx_def(k, PTX_MAD_LO_S64, "row_ptr", stride,

@@ -11,7 +11,7 @@
 // CHECK-NEXT: @[[IN]] cp.async.cg.shared.global [%copy_target{{.*}}+128], [%q_src{{[0-9]*}}+128], 16, [[SIZE]];
 // The ninth group of V is loaded alone, and stored 4 bytes a lane.
 // CHECK: ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16
-// CHECK: st.global.v4.b32
+// CHECK: st.global.v2.b32
 // CHECK: st.global.b32
 
 #wg = #gpu.address_space<workgroup>

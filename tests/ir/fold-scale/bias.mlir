@@ -1,14 +1,12 @@
 // RUN: attnc --run-pass=tile,online-softmax,fold-scale %s | FileCheck %s
-// s/8 + 0.3 d = (s + 2.4 d)/8: the bias is one FMA in the units of the raw score, and the
-// scale goes on into the softmax.
+// s + bias: scale and addition are one FMA; a sum has no factor to fold.  The bias itself
+// is computed as written.
 
 // CHECK-LABEL: func.func @a(
-// CHECK-DAG: %[[G:.*]] = arith.constant dense<2.400000e+00> : vector<128x64xf32>
+// CHECK-DAG: %[[C:.*]] = arith.constant dense<1.44269502> : vector<128x1xf32>
 // CHECK: %[[RAW:.*]] = "attn.dot"({{.*}}) {transpose_b}
-// CHECK: %[[D:.*]] = arith.sitofp {{.*}} : vector<128x64xi32>
-// CHECK-NOT: arith.mulf {{.*}} : vector<128x64xf32>
-// CHECK: math.fma %[[D]], %[[G]], %[[RAW]] fastmath<contract>
-// CHECK: %[[C:.*]] = arith.constant dense<0.180336878> : vector<128x1xf32>
+// CHECK: %[[BIAS:.*]] = arith.mulf {{.*}}: vector<128x64xf32>
+// CHECK: math.fma %[[RAW]], %{{.*}}, %[[BIAS]] fastmath<contract>
 // CHECK: "attn.mul_rp"(%{{.*}}, %[[C]])
 
 !qk = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
