@@ -4,7 +4,8 @@
     python3 bench/compare.py --out bench/results/compare.json [--set fwd,flex,gqa,start]
                              [--target sm_80] [--schedule '...'] [--only NAME,...]
 
-Sets: fwd    full and causal against SDPA's FlashAttention-2 and cuDNN back ends
+Sets: fwd    full and causal against SDPA's FlashAttention-2 and cuDNN back ends, and
+             with --yardstick against hand-written kernels (yardstick.py)
       flex   masks and scores against FlexAttention (torch.compile), B2 S8192 H16 D128
              (window 128: H32 D64)
       gqa    causal with 32 heads over 8 and 64 over 8 against the same without sharing
@@ -13,7 +14,9 @@ Sets: fwd    full and causal against SDPA's FlashAttention-2 and cuDNN back ends
 
 A power-limited card slows down under load, so only ratios inside one run
 count: after a warm-up every contestant runs in turn for --slice seconds,
-several rounds over, and each one's figure is the median of its rounds.
+several rounds over, and each one's figure is the median of its rounds.  Every
+second round goes backwards: behind a kernel that draws less power the card is
+cooler, and nobody shall always run there.
 FLOPs are 4*B*H*Sq*Skv*D times the share of pairs that the mask keeps.
 Outputs are compared with the peer's before anything is timed.
 """
@@ -220,8 +223,8 @@ def contest(contestants, args):
             repeat = GRAPH_LAUNCHES
         else:
             repeat = 1
-        for _ in range(args.rounds):
-            for label, call, _ in calls:
+        for n in range(args.rounds):
+            for label, call, _ in calls if n % 2 == 0 else calls[::-1]:
                 times[label].append(loop_ms(call, args.slice) / repeat)
     return {label: statistics.median(t) for label, t in times.items()}
 
