@@ -161,6 +161,65 @@ static void widen(struct ir_builder *b, MlirOperation op, MlirType shape,
                            (size_t)attr_count));
 }
 
+/* ---- Blocks of positions --------------------------------------------------
+ */
+
+static int64_t gcd(int64_t a, int64_t b) {
+    return b == 0 ? a : gcd(b, a % b);
+}
+
+/* A number that divides a scalar; 0 for a constant 0. */
+static int64_t known_divisor(MlirValue x) {
+    enum { LIMIT = 1 << 20 };
+    int64_t value = 0;
+    if (ir_constant_int(x, &value))
+        return value < 0 ? 1 : value;
+    MlirOperation op = ir_def(x);
+    bool is_sum = ir_is_op(op, "arith.addi") || ir_is_op(op, "arith.subi");
+    if (mlirOperationIsNull(op) || (!is_sum && !ir_is_op(op, "arith.muli")))
+        return 1;
+    int64_t left = known_divisor(ir_operand(op, 0));
+    int64_t right = known_divisor(ir_operand(op, 1));
+    if (is_sum)
+        return gcd(left, right);
+    return left < LIMIT && right < LIMIT ? left * right : 1;
+}
+
+/* The positions of a tile divided by a constant: where the tile lies inside one
+ * block of so many, that is one number, the first position's.  A table over
+ * blocks is then read once a tile instead of once a pair.  False for other
+ * ops. */
+static bool divide_tile(struct ir_builder *b, MlirOperation op,
+                        struct ir_map *map) {
+    int64_t divisor = 0;
+    bool is_shift = ir_is_op(op, "arith.shrsi");
+    if ((!is_shift && !ir_is_op(op, "arith.floordivsi")) ||
+        !ir_constant_int(ir_map_get(map, ir_operand(op, 1)), &divisor) ||
+        divisor < 0 || (is_shift && divisor > 30))
+        return false;
+    MlirValue positions = ir_map_get(map, ir_operand(op, 0));
+    MlirOperation sum = ir_def_op(positions, "arith.addi");
+    if (mlirOperationIsNull(sum) || !ir_has_attr(sum, "attn.position"))
+        return false;
+    MlirOperation stretch = ir_def_op(ir_operand(sum, 1), "vector.broadcast");
+    if (mlirOperationIsNull(stretch) ||
+        ir_is_vector(mlirValueGetType(ir_operand(stretch, 0))))
+        return false;
+    MlirValue first = ir_operand(stretch, 0);
+    MlirType type = mlirValueGetType(positions);
+    int64_t count = ir_extent(type, 0) * ir_extent(type, 1);
+    if (is_shift)
+        divisor = (int64_t)1 << divisor;
+    if (divisor == 0 || divisor % count != 0 ||
+        known_divisor(first) % count != 0)
+        return false;
+    MlirValue by = ir_map_get(map, ir_operand(op, 1));
+    b->location = mlirOperationGetLocation(op);
+    ir_map_set(map, ir_result(op, 0),
+               is_shift ? ir_shrsi(b, first, by) : ir_floordivsi(b, first, by));
+    return true;
+}
+
 void ir_inline(struct ir_builder *b, MlirOperation func, const MlirValue *args,
                size_t count, MlirValue *out_results) {
     struct ir_map *map = ir_map_create(b->arena);
@@ -172,6 +231,8 @@ void ir_inline(struct ir_builder *b, MlirOperation func, const MlirValue *args,
     for (; !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op)) {
         if (ir_is_op(op, "func.return"))
             break;
+        if (divide_tile(b, op, map))
+            continue;
         MlirType shape = joined_shape(b, op, map);
         if (ir_is_vector(shape)) {
             b->location = mlirOperationGetLocation(op);

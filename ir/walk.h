@@ -242,7 +242,9 @@ MlirOperation ir_clone(struct ir_builder *b, MlirOperation op,
  * Arguments of a scalar function may be vectors of rank 2: every elementwise op
  * and attn.read is then rebuilt on the join of its operands' shapes, operands
  * being broadcast where needed, so a value that depends on rows only stays a
- * row quantity.  Ops with regions take scalars only. */
+ * row quantity.  Positions (attn.position) divided by a constant become a
+ * scalar where it is the same for all of them.  Ops with regions take scalars
+ * only. */
 void ir_inline(struct ir_builder *b, MlirOperation func, const MlirValue *args,
                size_t count, MlirValue *out_results);
 
