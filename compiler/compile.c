@@ -166,7 +166,9 @@ bool compile_plan(struct arena *arena, struct source_set *sources,
         facts_has_item(attention, ITEM_MASK),
         facts_has_sparse_mask(attention),
         facts_has_window(attention),
-        facts_has_division(attention)};
+        facts_has_division(attention),
+        attention->group,
+        facts_mask_reads_head(attention)};
     return schedule_resolve(&problem, &pinned, diags, out_plan);
 }
 
@@ -333,8 +335,8 @@ bool compile_key(struct arena *arena, struct source_set *sources,
     strbuf_printf(out_key, "attn %s\ntarget %s\nschedule ", ATTN_VERSION,
                   target);
     schedule_print(&plan, out_key);
-    strbuf_printf(out_key, "; second %d, %d; warps %d; q %s\n", plan.second_m,
-                  plan.second_n, plan.warps,
+    strbuf_printf(out_key, "; second %d, %d; packed %d; warps %d; q %s\n",
+                  plan.second_m, plan.second_n, plan.pack_gqa, plan.warps,
                   plan.q_registers ? "registers" : "shared");
     ast_print_attention(out_key, attention);
     return true;

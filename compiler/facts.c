@@ -136,6 +136,14 @@ bool facts_has_sparse_mask(const struct attention *attention) {
     return found && facts_has_item(attention, ITEM_MASK);
 }
 
+bool facts_mask_reads_head(const struct attention *attention) {
+    for (size_t i = 0; i < attention->item_count; i++)
+        if (attention->items[i].kind == ITEM_MASK &&
+            (attention->items[i].value->deps & DEP_H) != 0)
+            return true;
+    return false;
+}
+
 /* Coefficients of q and kv in a sum, sign * e; what is no sum counts as
  * constant.  `budget` bounds the nodes that are looked at: a chain of lets
  * could double them at each step. */

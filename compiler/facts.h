@@ -25,6 +25,9 @@ bool facts_has_sparse_mask(const struct attention *attention);
  * a sliding window does. */
 bool facts_has_window(const struct attention *attention);
 
+/* True when a mask line depends on the query head. */
+bool facts_mask_reads_head(const struct attention *attention);
+
 /* True when a position is divided by what is not known before the launch, which
  * takes a sequence of instructions and registers. */
 bool facts_has_division(const struct attention *attention);

@@ -77,22 +77,22 @@ static bool allocate_workspace(struct session *s) {
 
 /* ---- parameters -------------------------------------------------------- */
 
-/* 5-D {panel columns, rows, panels, heads, batch}, as the runtime encodes it:
- * axes of extent 1 get the stride of a compact tensor. */
+/* 5-D {panel columns, rows, panels, heads, batch} or, packed, {panel columns,
+ * heads, rows, panels, batch}, as the runtime encodes it: axes of extent 1 get
+ * the stride of a compact tensor. */
 static bool encode_map(struct session *s, int index, uint8_t out[128]) {
     const struct kernel_tensor_map *map = &s->call->info->tensor_maps[index];
     const struct emu_tensor *t = &s->call->tensors[map->tensor];
     enum scalar_type type = s->call->info->tensors[map->tensor].type;
     uint64_t element = scalar_type_size(type),
              compact = (uint64_t)t->extents[3] * element;
-    uint64_t extents[5] = {(uint64_t)map->panel_columns,
-                           (uint64_t)t->extents[2],
-                           (uint64_t)(t->extents[3] / map->panel_columns),
-                           (uint64_t)t->extents[1], (uint64_t)t->extents[0]};
-    static const int axis_of[5] = {3, 2, -1, 1, 0};
-    uint64_t strides[5] = {0};
+    static const int orders[2][5] = {{3, 2, -1, 1, 0}, {3, 1, 2, -1, 0}};
+    const int *axis_of = orders[map->heads > 1];
+    uint64_t extents[5] = {(uint64_t)map->panel_columns}, strides[5] = {0};
     for (int i = 1; i < 5; i++) {
         int axis = axis_of[i];
+        extents[i] = (uint64_t)(axis >= 0 ? t->extents[axis]
+                                          : t->extents[3] / map->panel_columns);
         extents[i] = extents[i] > 0 ? extents[i] : 1;
         uint64_t stride = axis >= 0 && t->extents[axis] > 1
                               ? (uint64_t)t->strides[axis] * element
@@ -100,8 +100,11 @@ static bool encode_map(struct session *s, int index, uint8_t out[128]) {
         strides[i] = axis < 0 ? (uint64_t)map->panel_columns * element : stride;
         compact *= axis >= 0 ? extents[i] : 1;
     }
-    uint32_t box[5] = {(uint32_t)map->panel_columns, (uint32_t)map->box_rows,
-                       (uint32_t)map->panels, 1, 1};
+    uint32_t rows = (uint32_t)(map->box_rows / map->heads);
+    uint32_t heads = (uint32_t)map->heads, panels = (uint32_t)map->panels;
+    uint32_t box[5] = {(uint32_t)map->panel_columns, rows, panels, 1, 1};
+    if (heads > 1)
+        box[1] = heads, box[2] = rows, box[3] = panels;
     uint32_t ones[5] = {1, 1, 1, 1, 1};
     return emu_tensor_map_encode(
         out, type == SCALAR_BF16 ? EMU_TENSOR_BFLOAT16 : EMU_TENSOR_FLOAT16, 5,

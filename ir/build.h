@@ -358,9 +358,9 @@ MlirValue ir_partial_sum(struct ir_builder *b, MlirValue p, MlirValue l);
 /* Writes a tile to rows row0.. of dst[batch, head], those below `limit`.
  * `optional`: dst may be a null pointer at run time, then nothing is
  * written. */
-void ir_store(struct ir_builder *b, MlirValue value, MlirValue dst,
-              MlirValue batch, MlirValue head, MlirValue row0, MlirValue limit,
-              bool optional);
+MlirOperation ir_store(struct ir_builder *b, MlirValue value, MlirValue dst,
+                       MlirValue batch, MlirValue head, MlirValue row0,
+                       MlirValue limit, bool optional);
 /* Degrees that attn.exp2_split may have: 3 to 5. */
 enum { IR_EXP2_COEFFICIENTS = 6 };
 /* exp2 of a tile: the listed units of columns (ascending) by the polynomial,
@@ -394,9 +394,9 @@ MlirValue ir_shared(struct ir_builder *b, MlirType type,
 MlirValue ir_stage(struct ir_builder *b, MlirValue buffer, MlirValue index);
 /* cp.async of rows row0.. of src[batch, head] to a shared tile; rows from
  * `limit` on and padding columns become zero. */
-void ir_copy_async(struct ir_builder *b, MlirValue src, MlirValue batch,
-                   MlirValue head, MlirValue row0, MlirValue limit,
-                   MlirValue dst);
+MlirOperation ir_copy_async(struct ir_builder *b, MlirValue src,
+                            MlirValue batch, MlirValue head, MlirValue row0,
+                            MlirValue limit, MlirValue dst);
 /* Makes the lane's copies since the last one a group
  * (cp.async.commit_group). */
 void ir_commit_group(struct ir_builder *b);

@@ -89,12 +89,13 @@ MlirValue ir_partial_sum(struct ir_builder *b, MlirValue p, MlirValue l) {
                        mlirValueGetType(l), NULL, 0);
 }
 
-void ir_store(struct ir_builder *b, MlirValue value, MlirValue dst,
-              MlirValue batch, MlirValue head, MlirValue row0, MlirValue limit,
-              bool optional) {
+MlirOperation ir_store(struct ir_builder *b, MlirValue value, MlirValue dst,
+                       MlirValue batch, MlirValue head, MlirValue row0,
+                       MlirValue limit, bool optional) {
     struct ir_attr attr = {"optional", ir_attr_unit(b->context)};
-    ir_op(b, "attn.store", (MlirValue[]){value, dst, batch, head, row0, limit},
-          6, NULL, 0, &attr, optional);
+    return ir_op(b, "attn.store",
+                 (MlirValue[]){value, dst, batch, head, row0, limit}, 6, NULL,
+                 0, &attr, optional);
 }
 
 MlirValue ir_exp2_split(struct ir_builder *b, MlirValue x, const int32_t *units,
@@ -164,12 +165,12 @@ MlirValue ir_stage(struct ir_builder *b, MlirValue buffer, MlirValue index) {
                        0);
 }
 
-void ir_copy_async(struct ir_builder *b, MlirValue src, MlirValue batch,
-                   MlirValue head, MlirValue row0, MlirValue limit,
-                   MlirValue dst) {
-    ir_op(b, "attn.copy_async",
-          (MlirValue[]){src, batch, head, row0, limit, dst}, 6, NULL, 0, NULL,
-          0);
+MlirOperation ir_copy_async(struct ir_builder *b, MlirValue src,
+                            MlirValue batch, MlirValue head, MlirValue row0,
+                            MlirValue limit, MlirValue dst) {
+    return ir_op(b, "attn.copy_async",
+                 (MlirValue[]){src, batch, head, row0, limit, dst}, 6, NULL, 0,
+                 NULL, 0);
 }
 
 void ir_commit_group(struct ir_builder *b) {

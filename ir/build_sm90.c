@@ -79,11 +79,11 @@ void ir_mbarrier_expect_tx(struct ir_builder *b, MlirValue barriers,
 
 /* ---- TMA and wgmma ------------------------------------------------------- */
 
-void ir_tma_load(struct ir_builder *b, MlirValue src, MlirValue batch,
-                 MlirValue head, MlirValue row, MlirValue dst,
-                 MlirValue barriers, MlirValue index) {
+MlirOperation ir_tma_load(struct ir_builder *b, MlirValue src, MlirValue batch,
+                          MlirValue head, MlirValue row, MlirValue dst,
+                          MlirValue barriers, MlirValue index) {
     MlirValue operands[] = {src, batch, head, row, dst, barriers, index};
-    ir_op(b, "attn.tma_load", operands, 7, NULL, 0, NULL, 0);
+    return ir_op(b, "attn.tma_load", operands, 7, NULL, 0, NULL, 0);
 }
 
 MlirValue ir_wgmma(struct ir_builder *b, MlirValue x, MlirValue y,

@@ -50,9 +50,9 @@ void ir_mbarrier_expect_tx(struct ir_builder *b, MlirValue barriers,
 /* ---- TMA and wgmma ------------------------------------------------------- */
 
 /* Rows row.. of src[batch, head] to a shared tile, counted by an mbarrier. */
-void ir_tma_load(struct ir_builder *b, MlirValue src, MlirValue batch,
-                 MlirValue head, MlirValue row, MlirValue dst,
-                 MlirValue barriers, MlirValue index);
+MlirOperation ir_tma_load(struct ir_builder *b, MlirValue src, MlirValue batch,
+                          MlirValue head, MlirValue row, MlirValue dst,
+                          MlirValue barriers, MlirValue index);
 /* acc + x*y, asynchronous: the result may be read after ir_wgmma_wait. */
 MlirValue ir_wgmma(struct ir_builder *b, MlirValue x, MlirValue y,
                    MlirValue acc, bool transpose_b);

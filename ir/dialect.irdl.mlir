@@ -38,6 +38,8 @@ irdl.dialect @attn {
     irdl.results(value: %value)
   }
   // Rows row.. of src[b, h] as a fresh shared-memory tile; rows >= limit are zeros.
+  // Optional i32: pack_gqa = G on loads of Q, copies and stores: row r is query r / G of
+  // head h + r mod G.
   irdl.operation @load {
     %src = irdl.base "!builtin.memref"
     %dst = irdl.base "!builtin.memref"

@@ -213,12 +213,26 @@ static bool check_tile_of(struct verifier *v, MlirOperation op, MlirType src,
                 (long long)columns, (long long)dim);
 }
 
+bool verify_packed(struct verifier *v, MlirOperation op, int64_t rows) {
+    int heads = ir_packed_heads(op);
+    if (heads >= 1 && (heads & (heads - 1)) == 0 && rows % heads == 0)
+        return true;
+    return fail(v, op,
+                "pack_gqa must be a power of two that divides the %lld rows, "
+                "it is %d",
+                (long long)rows, heads);
+}
+
 static bool check_load(struct verifier *v, MlirOperation op) {
-    return check_tile_of(v, op, operand_type(op, 0), result_type(op, 0));
+    MlirType tile = result_type(op, 0);
+    return check_tile_of(v, op, operand_type(op, 0), tile) &&
+           verify_packed(v, op, ir_extent(tile, 0));
 }
 
 static bool check_copy_async(struct verifier *v, MlirOperation op) {
-    return check_tile_of(v, op, operand_type(op, 0), operand_type(op, 5));
+    MlirType tile = operand_type(op, 5);
+    return check_tile_of(v, op, operand_type(op, 0), tile) &&
+           verify_packed(v, op, ir_extent(tile, 0));
 }
 
 /* Operand shapes; the sizes that mma.sync can take. */
@@ -336,6 +350,8 @@ static bool check_store(struct verifier *v, MlirOperation op) {
         return false;
     if (!same(ir_element_type(value), ir_element_type(dst)))
         return fail(v, op, "value and destination must have one element type");
+    if (!verify_packed(v, op, ir_extent(value, 0)))
+        return false;
     if (ir_is_f32(value))
         return want_vector(v, op, "value", value, -1, 1, true) &&
                want_global(v, op, "destination", dst, 3);

@@ -27,6 +27,9 @@ bool verify_fail(struct verifier *v, MlirOperation op, const char *format, ...)
  * name. */
 extern const struct verify_rule verify_sm90_rules[];
 
+/* pack_gqa of an op on a tile of `rows` rows; false after a report. */
+bool verify_packed(struct verifier *v, MlirOperation op, int64_t rows);
+
 /* The rules of an attn.shared with swizzle_bytes; false after a report. */
 bool verify_panels(struct verifier *v, MlirOperation op);
 /* Bytes of all stages of such a buffer. */

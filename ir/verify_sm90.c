@@ -97,7 +97,8 @@ static bool check_tma_load(struct verifier *v, MlirOperation op) {
     if (ir_extent(dst, 1) != ir_extent(src, 3))
         return fail(v, op, "tile has %lld columns for a head dimension of %lld",
                     (long long)ir_extent(dst, 1), (long long)ir_extent(src, 3));
-    return want_mbarriers(v, op, operand_type(op, 5));
+    return verify_packed(v, op, ir_extent(dst, 0)) &&
+           want_mbarriers(v, op, operand_type(op, 5));
 }
 
 static bool check_wgmma(struct verifier *v, MlirOperation op) {

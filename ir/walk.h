@@ -194,6 +194,18 @@ void ir_set_kernel_grid(MlirOperation func, const char *const *words,
 /* attn.when: the condition for launching it, postfix words. */
 void ir_set_kernel_when(MlirOperation func, const char *const *words,
                         size_t count);
+/* pack_gqa of a load, copy or store: rows row0.. are numbers of (query, head)
+ * pairs, row r being query r / heads of head `head` + r % heads.  1: rows are
+ * queries of one head (the attribute is absent then). */
+static inline void ir_set_packed_heads(MlirOperation op, int heads) {
+    if (heads > 1)
+        ir_set_attr(op, "pack_gqa",
+                    ir_attr_i32(mlirOperationGetContext(op), heads));
+}
+static inline int ir_packed_heads(MlirOperation op) {
+    return (int)ir_int_attr(op, "pack_gqa", 1);
+}
+
 /* attn.extents of tensor argument i: postfix words of one axis, a list an
  * axis. */
 void ir_set_extents(MlirOperation func, size_t i, struct arena *arena,

@@ -146,8 +146,10 @@ static void emit_copy(struct kernel *kernel, const struct buffer *buffer,
         clone_slice(kernel, mlirOperationGetBlock(load), operands[i], map);
         operands[i] = ir_map_get(map, operands[i]);
     }
-    ir_copy_async(&kernel->b, operands[0], operands[1], operands[2],
-                  operands[3], operands[4], destination);
+    MlirOperation copy =
+        ir_copy_async(&kernel->b, operands[0], operands[1], operands[2],
+                      operands[3], operands[4], destination);
+    ir_set_packed_heads(copy, ir_packed_heads(load));
 }
 
 /* ---- The loop

@@ -47,7 +47,9 @@ static void emit_copy(struct roles *r, struct scope *scope, MlirOperation load,
     MlirValue batch = role_slice(r, scope, ir_operand(load, 1));
     MlirValue head = role_slice(r, scope, ir_operand(load, 2));
     ir_mbarrier_expect_tx(b, full, slot, tile_bytes(tiles));
-    ir_tma_load(b, src, batch, head, row, ir_stage(b, tiles, slot), full, slot);
+    MlirOperation copy = ir_tma_load(b, src, batch, head, row,
+                                     ir_stage(b, tiles, slot), full, slot);
+    ir_set_packed_heads(copy, ir_packed_heads(load));
 }
 
 /* Copies the next K or V block; `entry` (list masks, K only, else null) goes

@@ -38,6 +38,7 @@
 #include <string.h>
 
 #include "passes/pipeline-sm90-roles.h"
+#include "passes/plan.h"
 
 /* ---- Shared memory
  * ------------------------------------------------------------ */
@@ -220,11 +221,15 @@ static MlirValue size_arg(struct roles *r, const char *kind) {
 /* Number of tiles, and where a persistent CTA starts and how far it steps. */
 static void emit_tile_range(struct roles *r) {
     struct ir_builder *b = &r->b;
-    MlirValue rows =
-        ir_addi(b, size_arg(r, "size:q_len"), role_number(r, r->tile_m - 1));
+    int packed = plan_packed_heads(r->func);
+    MlirValue rows = size_arg(r, "size:q_len");
+    if (packed > 1)
+        rows = ir_muli(b, rows, role_number(r, packed));
+    rows = ir_addi(b, rows, role_number(r, r->tile_m - 1));
     MlirValue per_head = ir_divui(b, rows, role_number(r, r->tile_m));
     MlirValue heads =
-        ir_muli(b, size_arg(r, "size:heads"), size_arg(r, "size:batch"));
+        ir_muli(b, size_arg(r, packed > 1 ? "size:kv_heads" : "size:heads"),
+                size_arg(r, "size:batch"));
     r->tiles = ir_muli(b, per_head, heads);
     r->first_tile = ir_block_id(b);
     r->ctas = ir_grid_dim(b);
@@ -264,22 +269,11 @@ static void add_counter(struct roles *r) {
 /* A CTA a multiprocessor, or a tile if those are fewer; none where the other
  * variant runs. */
 static void set_launch(struct roles *r) {
-    const char *ctas[] = {
-        "sm_count", "q_len", arena_printf(r->b.arena, "%d", r->tile_m),
-        "ceildiv",  "heads", "mul",
-        "batch",    "mul",   "min"};
-    VEC(const char *) words = {0};
-    for (size_t i = 0; i < sizeof ctas / sizeof ctas[0]; i++)
-        vec_push(r->b.arena, &words, ctas[i]);
-    size_t count = 0;
-    const char **when = ir_words(
-        r->b.arena,
-        mlirOperationGetAttributeByName(r->func, ir_ref("attn.when")), &count);
-    for (size_t i = 0; i < count; i++)
-        vec_push(r->b.arena, &words, when[i]);
-    if (count > 0)
-        vec_push(r->b.arena, &words, "mul");
-    ir_set_kernel_grid(r->func, words.data, words.count);
+    const char *words[PLAN_TILE_WORDS + 2] = {"sm_count"};
+    size_t count =
+        1 + plan_tile_words(r->func, r->b.arena, r->tile_m, words + 1);
+    words[count++] = "min";
+    plan_set_grid(r->func, r->b.arena, words, count);
     ir_set_kernel_warps(r->func, 4 * (r->consumers + 1));
     ir_set_attr(r->func, "attn.row_warps", ir_attr_i32(r->b.context, 4));
     ir_set_kernel_shared_bytes(r->func, r->shared_bytes);

@@ -6,6 +6,7 @@
 
 #include "ir/walk.h"
 #include "passes/target_limits.h"
+#include "support/vec.h"
 
 /* An f32 attribute that is absent when it is 0. */
 static void set_positive(MlirOperation func, const char *name, float value) {
@@ -39,12 +40,63 @@ void plan_write(MlirOperation func, const struct schedule_plan *plan) {
                         plan->second_n);
     else
         ir_remove_attr(func, "attn.second_tile");
+    if (plan->pack_gqa > 0)
+        ir_set_attr(func, "attn.packed_heads",
+                    ir_attr_i32(context, plan->pack_gqa));
+    else
+        ir_remove_attr(func, "attn.packed_heads");
     set_positive(func, "attn.rescale_threshold", plan->rescale_threshold);
     set_positive(func, "attn.exp_poly", plan->exp_poly);
     if (plan->q_registers)
         ir_set_attr(func, "attn.q_registers", ir_attr_unit(context));
     else
         ir_remove_attr(func, "attn.q_registers");
+}
+
+void plan_take_variants(MlirOperation func, struct schedule_plan *plan) {
+    plan->second_m = plan->second_n = 0;
+    ir_int_pair(func, "attn.second_tile", &plan->second_m, &plan->second_n);
+    plan->pack_gqa = (int)ir_int_attr(func, "attn.packed_heads", 0);
+    ir_remove_attr(func, "attn.second_tile");
+    ir_remove_attr(func, "attn.packed_heads");
+}
+
+int plan_packed_heads(MlirOperation func) {
+    return (int)ir_int_attr(func, "attn.pack_gqa", 1);
+}
+
+void plan_set_grid(MlirOperation func, struct arena *arena,
+                   const char *const *words, size_t count) {
+    VEC(const char *) all = {0};
+    size_t when_count = 0;
+    const char **when = ir_words(
+        arena, mlirOperationGetAttributeByName(func, ir_ref("attn.when")),
+        &when_count);
+    for (size_t i = 0; i < count; i++)
+        vec_push(arena, &all, words[i]);
+    for (size_t i = 0; i < when_count; i++)
+        vec_push(arena, &all, when[i]);
+    if (when_count > 0)
+        vec_push(arena, &all, "mul");
+    ir_set_kernel_grid(func, all.data, all.count);
+}
+
+size_t plan_tile_words(MlirOperation func, struct arena *arena, int tile_m,
+                       const char *out_words[PLAN_TILE_WORDS]) {
+    int heads = plan_packed_heads(func);
+    size_t count = 0;
+    out_words[count++] = "q_len";
+    if (heads > 1) {
+        out_words[count++] = arena_printf(arena, "%d", heads);
+        out_words[count++] = "mul";
+    }
+    out_words[count++] = arena_printf(arena, "%d", tile_m);
+    out_words[count++] = "ceildiv";
+    out_words[count++] = heads > 1 ? "kv_heads" : "heads";
+    out_words[count++] = "mul";
+    out_words[count++] = "batch";
+    out_words[count++] = "mul";
+    return count;
 }
 
 /* Does the module declare CUDA device functions? */
@@ -95,7 +147,8 @@ bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
         ir_has_attr(func, "attn.pingpong") ? OVERLAP_PINGPONG : OVERLAP_INTRA;
     if (!schedule_resolve(&problem, &pinned, ctx->diags, out_plan))
         return false;
-    out_plan->second_m = out_plan->second_n = 0; /* those are `variants`' */
+    /* Those are `variants`'. */
+    out_plan->second_m = out_plan->second_n = out_plan->pack_gqa = 0;
     /* Without attn.stages nobody has planned yet. */
     if (pinned.given[SCHEDULE_STAGES]) {
         out_plan->rescale_threshold =

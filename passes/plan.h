@@ -2,6 +2,8 @@
  *
  *     attn.tile = array<i32: M, N>   attn.warps   attn.stages   : i32
  *     attn.second_tile = array<i32: M, N>   of a second kernel (variants.c)
+ *     attn.packed_heads : i32        of a packed kernel (variants.c)
+ *     attn.pack_gqa : i32            heads in a tile of this kernel; absent: 1
  *     attn.consumers : i32           consumer warpgroups, where there are roles
  *     attn.q_stages : i32            buffers of Q, where there are roles
  *     attn.pingpong                  unit: they take turns at issuing products
@@ -18,6 +20,23 @@
 
 /* Writes the decisions of a plan to the function. */
 void plan_write(MlirOperation func, const struct schedule_plan *plan);
+
+/* Takes the tiles of the variants out of the function's attributes. */
+void plan_take_variants(MlirOperation func, struct schedule_plan *plan);
+
+/* attn.pack_gqa: query heads of one KV head that share a tile's rows; 1: rows
+ * are queries of one head. */
+int plan_packed_heads(MlirOperation func);
+
+/* attn.grid: `words`, times the condition of a variant (attn.when). */
+void plan_set_grid(MlirOperation func, struct arena *arena,
+                   const char *const *words, size_t count);
+
+/* The number of query tiles of `tile_m` rows, as postfix words over the sizes;
+ * with packed heads those of all heads of a group count as one. */
+enum { PLAN_TILE_WORDS = 9 };
+size_t plan_tile_words(MlirOperation func, struct arena *arena, int tile_m,
+                       const char *out_words[PLAN_TILE_WORDS]);
 
 /* The problem that a function with one attn.attention poses on the module's
  * target. */

@@ -16,6 +16,8 @@
  * different tiles; the sizes of a call say which one is launched. */
 #include "passes/schedule-sm90.h"
 
+#include <string.h>
+
 enum {
     ROWS = 64, /* of a consumer: M of wgmma */
     MAX_CONSUMERS = 4,
@@ -150,7 +152,7 @@ static void choose_q_stages(const struct schedule_problem *problem,
     account(problem, plan);
 }
 
-/* ---- Two kernels -----------------------------------------------------------
+/* ---- Several kernels -------------------------------------------------------
  */
 
 /* The second tile of head dimensions up to 64 and up to 128 (plain masks), and
@@ -159,6 +161,10 @@ static void choose_q_stages(const struct schedule_problem *problem,
 static const struct pair {
     int dim, second_m, second_n, full, masked;
 } pairs[] = {{64, 256, 64, 103, 100}, {128, 128, 128, 108, 104}};
+
+/* The tile of packed heads, where the first kernel's is taller: the fewest rows
+ * that keep two consumers busy. */
+enum { PACKED_M = 128, PACKED_N = 128 };
 
 static const struct pair *pair_of(const struct schedule_problem *problem) {
     int dim = problem->head_dim_qk > problem->head_dim_v ? problem->head_dim_qk
@@ -174,14 +180,10 @@ static const struct pair *pair_of(const struct schedule_problem *problem) {
 static void choose_second(const struct schedule_problem *problem,
                           const struct schedule *pinned,
                           struct schedule_plan *plan) {
-    static const enum schedule_key shape[] = {
-        SCHEDULE_TILE, SCHEDULE_STAGES, SCHEDULE_CONSUMERS, SCHEDULE_OVERLAP};
-    for (size_t i = 0; pinned && i < sizeof shape / sizeof shape[0]; i++)
-        if (pinned->given[shape[i]])
-            return;
     const struct pair *pair = pair_of(problem);
-    if (!pair || plan->consumers == 4 || problem->has_score ||
-        problem->element_reads || problem->has_sparse_mask)
+    if (schedule_shape_is_pinned(pinned) || !pair || plan->consumers == 4 ||
+        problem->has_score || problem->element_reads ||
+        problem->has_sparse_mask)
         return;
     plan->second_m = pair->second_m;
     plan->second_n = pair->second_n;
@@ -208,10 +210,10 @@ static size_t cost_words(const struct schedule_problem *problem, int rows,
     return count;
 }
 
-size_t schedule_when(const struct schedule_problem *problem,
-                     const struct schedule_plan *plan, bool second,
-                     struct arena *arena,
-                     const char *out_words[SCHEDULE_WHEN_WORDS]) {
+/* Which of the kernels with a tile of their own runs. */
+static size_t tile_words(const struct schedule_problem *problem,
+                         const struct schedule_plan *plan, bool second,
+                         struct arena *arena, const char **out_words) {
     const struct pair *pair = pair_of(problem);
     int percent = problem->has_mask ? pair->masked : pair->full;
     int rows[2] = {plan->tile_m, plan->second_m}, percents[2] = {100, percent};
@@ -223,11 +225,69 @@ size_t schedule_when(const struct schedule_problem *problem,
     return count;
 }
 
-bool schedule_second(const struct schedule_problem *problem,
-                     const struct schedule_plan *plan, struct diag_sink *diags,
-                     struct schedule_plan *out_plan) {
+/* Do packed heads save a tenth of the waves of tiles, or (`packed` false) not?
+ * Where all tiles of single heads run at once, packing them gains nothing: each
+ * reads K and V in the same time, most of them from the L2 cache.  And rows of
+ * several heads cost more. */
+static size_t packed_words(const struct schedule_plan *plan, bool packed,
+                           int packed_m, struct arena *arena,
+                           const char **out_words) {
+    const char *single[] = {"q_len",   arena_printf(arena, "%d", plan->tile_m),
+                            "ceildiv", "heads",
+                            "mul",     "batch",
+                            "mul",     "sm_count",
+                            "ceildiv", "9",
+                            "mul"};
+    const char *several[] = {
+        "q_len",   arena_printf(arena, "%d", plan->pack_gqa),
+        "mul",     arena_printf(arena, "%d", packed_m),
+        "ceildiv", "kv_heads",
+        "mul",     "batch",
+        "mul",     "sm_count",
+        "ceildiv", "10",
+        "mul"};
+    enum { SINGLE = sizeof single / sizeof *single };
+    enum { SEVERAL = sizeof several / sizeof *several };
+    memcpy(out_words + (packed ? SEVERAL : 0), single, sizeof single);
+    memcpy(out_words + (packed ? 0 : SINGLE), several, sizeof several);
+    out_words[SINGLE + SEVERAL] = packed ? "le" : "lt";
+    return SINGLE + SEVERAL + 1;
+}
+
+size_t schedule_when(const struct schedule_problem *problem,
+                     const struct schedule_plan *plan,
+                     enum schedule_variant variant, int packed_m,
+                     struct arena *arena,
+                     const char *out_words[SCHEDULE_WHEN_WORDS]) {
+    size_t count = 0;
+    if (plan->pack_gqa > 0)
+        count = packed_words(plan, variant == VARIANT_PACKED, packed_m, arena,
+                             out_words);
+    if (plan->second_m == 0 || variant == VARIANT_PACKED)
+        return count;
+    bool both = count > 0;
+    count += tile_words(problem, plan, variant == VARIANT_SECOND, arena,
+                        out_words + count);
+    if (both)
+        out_words[count++] = "mul";
+    return count;
+}
+
+bool schedule_variant(const struct schedule_problem *problem,
+                      const struct schedule_plan *plan,
+                      enum schedule_variant variant, struct diag_sink *diags,
+                      struct schedule_plan *out_plan) {
     struct schedule pinned = {.tile_m = plan->second_m,
                               .tile_n = plan->second_n};
+    if (variant == VARIANT_PACKED) {
+        if (plan->consumers <= 2) {
+            *out_plan = *plan;
+            out_plan->second_m = out_plan->second_n = out_plan->pack_gqa = 0;
+            return true;
+        }
+        pinned.tile_m = PACKED_M;
+        pinned.tile_n = PACKED_N;
+    }
     pinned.given[SCHEDULE_TILE] = true;
     if (!schedule_resolve_roles(problem, target_limits_find(plan->target),
                                 &pinned, diags, out_plan))
@@ -378,6 +438,7 @@ bool schedule_resolve_roles(const struct schedule_problem *problem,
     choose_q_stages(problem, target, &plan);
     plan.pingpong = plan.consumers == 2 || plan.consumers == 3;
     choose_second(problem, pinned, &plan);
+    plan.pack_gqa = schedule_pack_gqa(problem, pinned, ROWS);
     if (pinned) {
         if (pinned->given[SCHEDULE_OVERLAP])
             plan.pingpong =

@@ -27,6 +27,15 @@ int schedule_producer_registers(int consumers, bool searches);
 
 /* ---- Both halves (schedule.c) ---- */
 
+/* True where the author left less than tile, stages, consumers and overlap to
+ * the planner. */
+bool schedule_shape_is_pinned(const struct schedule *pinned);
+
+/* The query heads that a tile may hold, 0: packing is not for this problem.
+ * `rows`: of a program, which must hold whole groups. */
+int schedule_pack_gqa(const struct schedule_problem *problem,
+                      const struct schedule *pinned, int rows);
+
 /* Takes over the pinned order (linear or not), rescale_threshold and
  * exp_poly. */
 void schedule_take_pins(const struct schedule *pinned,

@@ -361,6 +361,29 @@ static bool refuse_bad_shape(const struct target_limits *target,
     return diag_error_count(diags) == before;
 }
 
+/* ---- Packed GQA ------------------------------------------------------------
+ */
+
+bool schedule_shape_is_pinned(const struct schedule *pinned) {
+    static const enum schedule_key shape[] = {
+        SCHEDULE_TILE, SCHEDULE_STAGES, SCHEDULE_CONSUMERS, SCHEDULE_OVERLAP};
+    for (size_t i = 0; pinned && i < sizeof shape / sizeof shape[0]; i++)
+        if (pinned->given[shape[i]])
+            return true;
+    return false;
+}
+
+/* Blocks of keys are classified for a whole tile: a mask must be the same for
+ * all of its heads.  Powers of two, so that a row's query and head are a shift
+ * and a mask. */
+int schedule_pack_gqa(const struct schedule_problem *problem,
+                      const struct schedule *pinned, int rows) {
+    int group = problem->group;
+    bool packs = group > 1 && (group & (group - 1)) == 0 && rows % group == 0 &&
+                 !problem->mask_reads_head && !schedule_shape_is_pinned(pinned);
+    return packs ? group : 0;
+}
+
 bool schedule_resolve(const struct schedule_problem *problem,
                       const struct schedule *pinned, struct diag_sink *diags,
                       struct schedule_plan *out_plan) {
@@ -394,6 +417,7 @@ bool schedule_resolve(const struct schedule_problem *problem,
     complete(problem, target, &plan);
     if (!refuse_misfit(problem, target, &plan, blame(pinned), diags))
         return false;
+    plan.pack_gqa = schedule_pack_gqa(problem, pinned, plan.tile_m);
     *out_plan = plan;
     return true;
 }

@@ -26,6 +26,8 @@ struct schedule_problem {
     bool has_sparse_mask; /* the kept keys of a row are not one range */
     bool has_window;      /* its first key moves with the row */
     bool has_division;    /* positions are divided by a launch-time value */
+    int group;            /* query heads of a KV head, 0: any */
+    bool mask_reads_head; /* which pairs attend differs from head to head */
 };
 
 struct schedule_plan {
@@ -34,6 +36,9 @@ struct schedule_plan {
     /* Tile of a second kernel, for calls whose tiles it shares out better among
      * the multiprocessors; 0: there is none. */
     int second_m, second_n;
+    /* Packed GQA: a further kernel whose tile holds the rows of so many query
+     * heads of one KV head, for calls with few queries; 0: there is none. */
+    int pack_gqa;
     int stages;         /* key blocks in shared memory, 1: K and V take turns */
     int warps;          /* of a CTA; rows are split over them */
     int consumers;    /* warpgroups of 64 rows beside a producer; 0: no roles */
@@ -71,19 +76,29 @@ bool schedule_resolve(const struct schedule_problem *problem,
                       const struct schedule *pinned, struct diag_sink *diags,
                       struct schedule_plan *out_plan);
 
-/* The plan of the second kernel of `plan` (second_m > 0): its tile, and the
+/* The kernels of a plan. */
+enum schedule_variant {
+    VARIANT_FIRST,  /* the plan itself */
+    VARIANT_SECOND, /* where second_m > 0 */
+    VARIANT_PACKED, /* where pack_gqa > 0 */
+};
+
+/* The plan of the second or the packed kernel of `plan`: its tile, and the
  * order, threshold and exp_poly of the first.  False after an error. */
-bool schedule_second(const struct schedule_problem *problem,
-                     const struct schedule_plan *plan, struct diag_sink *diags,
-                     struct schedule_plan *out_plan);
+bool schedule_variant(const struct schedule_problem *problem,
+                      const struct schedule_plan *plan,
+                      enum schedule_variant variant, struct diag_sink *diags,
+                      struct schedule_plan *out_plan);
 
-enum { SCHEDULE_WHEN_WORDS = 40 };
+enum { SCHEDULE_WHEN_WORDS = 72 };
 
-/* The condition under which the first or the second kernel of `plan` is
- * launched, 0 or 1, as postfix words over the sizes (docs/runtime.md); exactly
- * one of the two holds.  Returns the number of words. */
+/* The condition under which a kernel of `plan` is launched, 0 or 1, as postfix
+ * words over the sizes (docs/runtime.md); it holds for exactly one of them.
+ * `packed_m`: query rows of the packed kernel's tile, where there is one.
+ * Returns the number of words, 0 where there is only one kernel. */
 size_t schedule_when(const struct schedule_problem *problem,
-                     const struct schedule_plan *plan, bool second,
+                     const struct schedule_plan *plan,
+                     enum schedule_variant variant, int packed_m,
                      struct arena *arena,
                      const char *out_words[SCHEDULE_WHEN_WORDS]);
 

@@ -15,8 +15,8 @@
 /* Bytes of K and V that may be in use at once. */
 enum { SECTION_BYTES = 32 << 20 };
 
-/* Query heads of a section: as many as share that many bytes of K and V, at
- * least 1. */
+/* Query heads (packed: KV heads) of a section: as many as share that many bytes
+ * of K and V, at least 1. */
 static MlirValue section_heads(struct tile_kernel *kernel, MlirValue total) {
     struct ir_builder *b = &kernel->b;
     MlirOperation attention = kernel->attention;
@@ -27,9 +27,11 @@ static MlirValue section_heads(struct tile_kernel *kernel, MlirValue total) {
     MlirValue keys = tile_const(kernel, (int)(SECTION_BYTES / (2 * dims)));
     MlirValue kv_heads =
         ir_maxsi(b, ir_divui(b, keys, ir_maxsi(b, kernel->kv_len, one)), one);
+    kv_heads = ir_minsi(b, kv_heads, total);
+    if (kernel->pack > 1)
+        return kv_heads;
     MlirValue ratio = ir_divui(b, tile_size(kernel, "size:heads"),
                                tile_size(kernel, "size:kv_heads"));
-    kv_heads = ir_minsi(b, kv_heads, total);
     return ir_minsi(b, ir_muli(b, kv_heads, ratio), total);
 }
 
@@ -41,8 +43,9 @@ void tile_order(struct tile_kernel *kernel, MlirValue number, MlirValue tiles,
         *out_batch_head = ir_divui(b, number, tiles);
         return;
     }
-    MlirValue total = ir_muli(b, tile_size(kernel, "size:heads"),
-                              tile_size(kernel, "size:batch"));
+    MlirValue total = ir_muli(
+        b, tile_size(kernel, kernel->pack > 1 ? "size:kv_heads" : "size:heads"),
+        tile_size(kernel, "size:batch"));
     MlirValue heads = section_heads(kernel, total);
     MlirValue section = ir_divui(b, number, ir_muli(b, heads, tiles));
     MlirValue first = ir_muli(b, section, heads);

@@ -106,7 +106,7 @@ static MlirValue apply_score(struct tile_kernel *kernel, MlirValue raw,
         return s;
     MlirValue leading[] = {s,
                            kernel->batch,
-                           kernel->head,
+                           kernel->row_heads,
                            kernel->kv_head,
                            kernel->rows,
                            key_positions(kernel, k_first)};
@@ -161,7 +161,7 @@ static bool bound_keys(struct tile_kernel *kernel, MlirValue condition,
 
 /* Which pairs of the block attend. */
 static MlirValue inline_mask(struct tile_kernel *kernel, MlirValue kv) {
-    MlirValue leading[] = {kernel->batch, kernel->head, kernel->kv_head,
+    MlirValue leading[] = {kernel->batch, kernel->row_heads, kernel->kv_head,
                            kernel->rows, kv};
     MlirValue attends;
     call_inline(kernel, kernel->mask, leading, 5, &attends);
@@ -219,14 +219,26 @@ static MlirValue mask_scores(struct tile_kernel *kernel, MlirValue s,
     return keep_scores(kernel, keep, s);
 }
 
+/* The query of a row. */
+static MlirValue query_of(struct tile_kernel *kernel, MlirValue row) {
+    struct ir_builder *b = &kernel->b;
+    if (kernel->pack == 1)
+        return row;
+    MlirValue shift = tile_const(kernel, __builtin_ctz((unsigned)kernel->pack));
+    MlirType type = mlirValueGetType(row);
+    return ir_shrui(b, row,
+                    ir_is_vector(type) ? ir_broadcast(b, shift, type) : shift);
+}
+
 /* Below the diagonal, and in front of the end of the keys: kv <= q holds. */
 static MlirValue is_below(struct tile_kernel *kernel, MlirValue k_first) {
     struct ir_builder *b = &kernel->b;
     MlirValue end =
         ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n));
-    MlirValue most =
-        ir_minsi(b, ir_addi(b, kernel->row_first, tile_const(kernel, 1)),
-                 kernel->kv_len);
+    MlirValue most = ir_minsi(
+        b,
+        ir_addi(b, query_of(kernel, kernel->row_first), tile_const(kernel, 1)),
+        kernel->kv_len);
     return ir_cmpi(b, IR_SLE, end, most);
 }
 
@@ -351,14 +363,35 @@ static MlirValue ceil_div(struct tile_kernel *kernel, MlirValue x,
     return ir_divui(b, up, tile_const(kernel, divisor));
 }
 
+/* The query head and the KV head of head number `number`: of the query heads,
+ * packed of the KV heads. */
+static void emit_heads(struct tile_kernel *kernel, MlirValue number) {
+    struct ir_builder *b = &kernel->b;
+    number = tile_uniform(b, number);
+    if (kernel->pack > 1) {
+        kernel->kv_head = number;
+        kernel->head = ir_muli(b, number, tile_const(kernel, kernel->pack));
+        return;
+    }
+    kernel->head = number;
+    int64_t group = ir_int_attr(kernel->attention, "group", 0);
+    MlirValue ratio = group ? tile_const(kernel, (int)group)
+                            : ir_divui(b, tile_size(kernel, "size:heads"),
+                                       tile_size(kernel, "size:kv_heads"));
+    kernel->kv_head = group == 1
+                          ? kernel->head
+                          : tile_uniform(b, ir_divui(b, kernel->head, ratio));
+}
+
 /* CTA number -> query tile (fastest), head, batch.  Under a causal mask the
  * last query tile has the most keys: with longest_first it comes first. */
 static void emit_coordinates(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
     int tile_m = kernel->plan.tile_m;
-    MlirValue heads = tile_size(kernel, "size:heads");
+    MlirValue heads =
+        tile_size(kernel, kernel->pack > 1 ? "size:kv_heads" : "size:heads");
     MlirValue cta = ir_block_id(b);
-    MlirValue tiles = ceil_div(kernel, kernel->q_len, tile_m);
+    MlirValue tiles = ceil_div(kernel, kernel->row_count, tile_m);
     MlirValue batch_head = ir_divui(b, cta, tiles);
     MlirValue tile = ir_remui(b, cta, tiles);
     if (kernel->plan.consumers > 0)
@@ -367,30 +400,34 @@ static void emit_coordinates(struct tile_kernel *kernel) {
         tile = ir_subi(b, ir_subi(b, tiles, tile_const(kernel, 1)), tile);
     tile = tile_uniform(b, tile);
     kernel->batch = tile_uniform(b, ir_divui(b, batch_head, heads));
-    kernel->head = tile_uniform(b, ir_remui(b, batch_head, heads));
-    int64_t group = ir_int_attr(kernel->attention, "group", 0);
-    MlirValue ratio =
-        group ? tile_const(kernel, (int)group)
-              : ir_divui(b, heads, tile_size(kernel, "size:kv_heads"));
-    kernel->kv_head = group == 1
-                          ? kernel->head
-                          : tile_uniform(b, ir_divui(b, kernel->head, ratio));
-    kernel->q_first = ir_muli(b, tile, tile_const(kernel, tile_m));
-    kernel->q_last =
-        ir_minsi(b, ir_addi(b, kernel->q_first, tile_const(kernel, tile_m - 1)),
-                 ir_subi(b, kernel->q_len, tile_const(kernel, 1)));
-    kernel->row_first = kernel->q_first;
+    emit_heads(kernel, ir_remui(b, batch_head, heads));
+    kernel->row_first = ir_muli(b, tile, tile_const(kernel, tile_m));
+    MlirValue last = ir_minsi(
+        b, ir_addi(b, kernel->row_first, tile_const(kernel, tile_m - 1)),
+        ir_subi(b, kernel->row_count, tile_const(kernel, 1)));
+    kernel->q_first = query_of(kernel, kernel->row_first);
+    kernel->q_last = query_of(kernel, last);
     if (kernel->plan.consumers > 0) {
         MlirValue offset =
             ir_muli(b, ir_consumer(b), tile_const(kernel, kernel->tile_rows));
-        kernel->row_first = ir_addi(b, kernel->q_first, offset);
+        kernel->row_first = ir_addi(b, kernel->row_first, offset);
     }
 }
 
 static void emit_positions(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
     MlirValue local = ir_row_positions(b, kernel->tile_rows);
-    kernel->rows = positions(kernel, local, kernel->row_first);
+    MlirValue rows = positions(kernel, local, kernel->row_first);
+    MlirType type = mlirValueGetType(rows);
+    kernel->rows = query_of(kernel, rows);
+    kernel->row_heads = kernel->head;
+    if (kernel->pack > 1) {
+        MlirValue in_group = ir_andi(
+            b, rows,
+            ir_broadcast(b, tile_const(kernel, kernel->pack - 1), type));
+        kernel->row_heads =
+            ir_addi(b, in_group, ir_broadcast(b, kernel->head, type));
+    }
     kernel->columns = ir_column_positions(b, kernel->plan.tile_n);
 }
 
@@ -432,9 +469,10 @@ static void narrow_rows(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
     MlirValue last = ir_addi(b, kernel->row_first,
                              tile_const(kernel, kernel->tile_rows - 1));
-    kernel->q_first = kernel->row_first;
+    kernel->q_first = query_of(kernel, kernel->row_first);
     kernel->q_last =
-        ir_maxsi(b, ir_minsi(b, last, kernel->q_last), kernel->row_first);
+        ir_maxsi(b, ir_minsi(b, query_of(kernel, last), kernel->q_last),
+                 kernel->q_first);
 }
 
 /* Which passes of the key loop, from the tile's last block down, hold keys of
@@ -447,7 +485,7 @@ static void emit_own_blocks(struct tile_kernel *kernel) {
     emit_bounds(kernel, range);
     MlirValue some =
         ir_andi(b, ir_cmpi(b, IR_SLE, range[0], range[1]),
-                ir_cmpi(b, IR_SLT, kernel->row_first, kernel->q_len));
+                ir_cmpi(b, IR_SLT, kernel->row_first, kernel->row_count));
     MlirValue last = kernel->last_block;
     MlirValue begin = ir_subi(b, last, ir_divui(b, range[1], width));
     MlirValue end =
@@ -463,11 +501,16 @@ static void emit_epilogue(struct tile_kernel *kernel,
         ir_softmax_finish(b, state[STATE_ACC], state[STATE_M], state[STATE_L]);
     MlirValue o = ir_operand(kernel->attention, IR_ATTENTION_O);
     MlirType element = ir_element_type(mlirValueGetType(o));
-    ir_store(b, ir_truncf(b, ir_result(finish, 0), element), o, kernel->batch,
-             kernel->head, kernel->row_first, kernel->q_len, false);
-    ir_store(b, ir_result(finish, 1),
-             ir_operand(kernel->attention, IR_ATTENTION_LSE), kernel->batch,
-             kernel->head, kernel->row_first, kernel->q_len, true);
+    MlirOperation stores[2];
+    stores[0] = ir_store(b, ir_truncf(b, ir_result(finish, 0), element), o,
+                         kernel->batch, kernel->head, kernel->row_first,
+                         kernel->row_count, false);
+    stores[1] =
+        ir_store(b, ir_result(finish, 1),
+                 ir_operand(kernel->attention, IR_ATTENTION_LSE), kernel->batch,
+                 kernel->head, kernel->row_first, kernel->row_count, true);
+    ir_set_packed_heads(stores[0], kernel->pack);
+    ir_set_packed_heads(stores[1], kernel->pack);
 }
 
 static void emit_kernel(struct tile_kernel *kernel) {
@@ -479,7 +522,8 @@ static void emit_kernel(struct tile_kernel *kernel) {
     emit_positions(kernel);
     kernel->q_tile = ir_load(
         b, "q", ir_operand(kernel->attention, IR_ATTENTION_Q), kernel->batch,
-        kernel->head, kernel->row_first, kernel->q_len, rows);
+        kernel->head, kernel->row_first, kernel->row_count, rows);
+    ir_set_packed_heads(ir_def(kernel->q_tile), kernel->pack);
     emit_key_range(kernel);
     MlirValue state[STATE_COUNT] = {
         ir_splat(b, ir_type_tile(f32, rows, ir_extent(mlirValueGetType(v), 3)),
@@ -507,12 +551,10 @@ static void emit_kernel(struct tile_kernel *kernel) {
  * -------------------------------------------------------------------- */
 
 static void set_grid(MlirOperation func, struct arena *arena, int tile_m) {
-    const char *words[] = {"q_len",   arena_printf(arena, "%d", tile_m),
-                           "ceildiv", "heads",
-                           "mul",     "batch",
-                           "mul"};
+    const char *words[PLAN_TILE_WORDS];
+    size_t count = plan_tile_words(func, arena, tile_m, words);
     ir_set_kernel_kind(func, "main");
-    ir_set_kernel_grid(func, words, sizeof words / sizeof words[0]);
+    plan_set_grid(func, arena, words, count);
 }
 
 typedef VEC(MlirOperation) function_list;
@@ -547,6 +589,11 @@ static bool tile_function(struct pass_ctx *ctx, MlirOperation module,
     kernel.kv_bounds = ir_symbol_func(module, attention, "kv_bounds");
     kernel.q_len = tile_size(&kernel, "size:q_len");
     kernel.kv_len = tile_size(&kernel, "size:kv_len");
+    kernel.pack = plan_packed_heads(func);
+    kernel.row_count = kernel.q_len;
+    if (kernel.pack > 1)
+        kernel.row_count =
+            ir_muli(&kernel.b, kernel.q_len, tile_const(&kernel, kernel.pack));
     kernel.tile_rows = kernel.plan.consumers > 0
                            ? kernel.plan.tile_m / kernel.plan.consumers
                            : kernel.plan.tile_m;

@@ -23,8 +23,13 @@ struct tile_kernel {
     MlirValue batch, head, kv_head, q_first, q_last;
     int tile_rows; /* query rows of this program: the tile's, or a consumer's 64
                     */
-    MlirValue row_first; /* the first of them */
+    /* Packed GQA: row r of a tile is query r / pack of head
+     * `head` + r % pack.  1: rows are the queries of one head. */
+    int pack;
+    MlirValue row_count; /* of all tiles of a head: q_len · pack */
+    MlirValue row_first; /* the first row of this program */
     MlirValue rows;      /* Mx1: query positions */
+    MlirValue row_heads; /* `head`; packed: Mx1, the head of each row */
     MlirValue columns;   /* 1xN: 0..N-1 */
     MlirValue q_tile;    /* shared MxD */
     MlirValue first_block, last_block,

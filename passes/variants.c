@@ -1,65 +1,96 @@
-/* variants: a second kernel with another tile.
+/* variants: further kernels with other tiles.
  *
  * A kernel has one tile, but which tile is best depends on the sizes of the
- * call: persistent CTAs walk the tiles in waves of one tile a multiprocessor,
- * and the last wave is rarely full.  Where the planner names a second tile
- * (attn.second_tile), the function is copied; each copy runs if its condition
- * over the sizes holds (attn.when, a factor of its grid), the other one's grid
- * is empty then.
+ * call.  Persistent CTAs walk the tiles in waves of one tile a multiprocessor,
+ * and the last wave is rarely full: the planner may name a second tile
+ * (attn.second_tile).  A call with few queries fills no tile with those of one
+ * head: a packed kernel (attn.packed_heads) puts the heads of a KV head into
+ * one, which also reads K and V once for all of them.  The function is copied
+ * for each; a copy runs if its condition over the sizes holds (attn.when, a
+ * factor of its grid), the others' grids are empty then.
  *
- * Not here: which tiles, and the condition (schedule-sm90.c). */
+ * Not here: which tiles, and the conditions (schedule-sm90.c). */
 #include <mlir-c/BuiltinAttributes.h>
 
 #include "ir/walk.h"
 #include "passes/pass.h"
 #include "passes/plan.h"
 
-static void set_when(struct pass_ctx *ctx, MlirOperation func,
-                     const struct schedule_problem *problem,
-                     const struct schedule_plan *plan, bool second) {
+/* One function and its variants. */
+struct family {
+    struct pass_ctx *ctx;
+    struct schedule_problem problem;
+    struct schedule_plan plan;
+    int packed_m; /* rows of the packed kernel's tile, 0: there is none */
+};
+
+static void set_when(struct family *family, MlirOperation func,
+                     enum schedule_variant variant) {
     const char *words[SCHEDULE_WHEN_WORDS];
-    size_t count = schedule_when(problem, plan, second, ctx->scratch, words);
+    size_t count = schedule_when(&family->problem, &family->plan, variant,
+                                 family->packed_m, family->ctx->scratch, words);
     ir_set_kernel_when(func, words, count);
 }
 
 /* A copy of the function behind it, named after its tile. */
-static MlirOperation copy_function(struct pass_ctx *ctx, MlirOperation func,
-                                   const struct schedule_plan *plan) {
+static void copy_function(struct family *family, MlirOperation func,
+                          const struct schedule_plan *plan,
+                          enum schedule_variant variant) {
     MlirContext context = mlirOperationGetContext(func);
+    struct arena *arena = family->ctx->scratch;
     MlirOperation copy = mlirOperationClone(func);
     const char *name =
-        arena_printf(ctx->scratch, "%s$tile_%dx%d", ir_func_name(func),
-                     plan->tile_m, plan->tile_n);
+        variant == VARIANT_PACKED
+            ? arena_printf(arena, "%s$packed%d_%dx%d", ir_func_name(func),
+                           family->plan.pack_gqa, plan->tile_m, plan->tile_n)
+            : arena_printf(arena, "%s$tile_%dx%d", ir_func_name(func),
+                           plan->tile_m, plan->tile_n);
     ir_set_attr(copy, "sym_name", ir_attr_string(context, name));
     mlirBlockInsertOwnedOperationAfter(mlirOperationGetBlock(func), func, copy);
     ir_remove_attr(copy, "attn.pingpong");
     plan_write(copy, plan);
-    return copy;
+    if (variant == VARIANT_PACKED)
+        ir_set_attr(copy, "attn.pack_gqa",
+                    ir_attr_i32(context, family->plan.pack_gqa));
+    set_when(family, copy, variant);
 }
 
-static bool add_variant(struct pass_ctx *ctx, MlirOperation module,
-                        MlirOperation func) {
-    struct schedule_plan plan, second;
+static bool add_variants(struct pass_ctx *ctx, MlirOperation module,
+                         MlirOperation func) {
+    struct family family = {.ctx = ctx};
+    struct schedule_plan second, packed, wanted = {0};
     MlirOperation attention = ir_find_attention(func);
-    struct schedule_problem problem = plan_problem(module, attention);
-    int tile[2] = {0};
-    ir_int_pair(func, "attn.second_tile", &tile[0], &tile[1]);
-    ir_remove_attr(func, "attn.second_tile");
-    if (!plan_read(ctx, module, func, attention, &plan))
+    family.problem = plan_problem(module, attention);
+    plan_take_variants(func, &wanted);
+    if (!plan_read(ctx, module, func, attention, &family.plan))
         return false;
-    plan.second_m = tile[0], plan.second_n = tile[1];
-    if (!schedule_second(&problem, &plan, ctx->diags, &second))
-        return false;
-    MlirOperation copy = copy_function(ctx, func, &second);
-    set_when(ctx, func, &problem, &plan, false);
-    set_when(ctx, copy, &problem, &plan, true);
+    family.plan.second_m = wanted.second_m;
+    family.plan.second_n = wanted.second_n;
+    family.plan.pack_gqa = wanted.pack_gqa;
+    if (wanted.pack_gqa > 0) {
+        if (!schedule_variant(&family.problem, &family.plan, VARIANT_PACKED,
+                              ctx->diags, &packed))
+            return false;
+        family.packed_m = packed.tile_m;
+    }
+    /* Each copy goes right behind the function: last first. */
+    if (wanted.pack_gqa > 0)
+        copy_function(&family, func, &packed, VARIANT_PACKED);
+    if (wanted.second_m > 0) {
+        if (!schedule_variant(&family.problem, &family.plan, VARIANT_SECOND,
+                              ctx->diags, &second))
+            return false;
+        copy_function(&family, func, &second, VARIANT_SECOND);
+    }
+    set_when(&family, func, VARIANT_FIRST);
     return true;
 }
 
 /* variants
  * requires     functions with one attn.attention, their plan as attributes;
- * establishes  no attn.second_tile; where it was, two functions over the same
- *              mask and score functions, with attn.when;
+ * establishes  no attn.second_tile and no attn.packed_heads; where they were,
+ *              functions over the same mask and score functions, with
+ *              attn.when and, packed, attn.pack_gqa;
  * breaks       nothing. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     size_t count = 0;
@@ -67,13 +98,14 @@ static bool run(struct pass_ctx *ctx, MlirOperation module) {
         ir_collect(ctx->scratch, module, "attn.attention", &count);
     for (size_t i = 0; i < count; i++) {
         MlirOperation func = mlirOperationGetParentOperation(attentions[i]);
-        if (ir_has_attr(func, "attn.second_tile") &&
-            !add_variant(ctx, module, func))
+        bool has_variants = ir_has_attr(func, "attn.second_tile") ||
+                            ir_has_attr(func, "attn.packed_heads");
+        if (has_variants && !add_variants(ctx, module, func))
             return false;
     }
     return true;
 }
 
 const struct pass pass_variants = {
-    "variants", "a second kernel for sizes that another tile suits better", run,
+    "variants", "further kernels for sizes that other tiles suit better", run,
     NULL};

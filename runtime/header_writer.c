@@ -123,7 +123,8 @@ static const char map_helper[] =
     "static inline CUresult attn_encode_map(CUtensorMap *map, CUtensorMapDataType type,\n"
     "                                       CUdeviceptr data, const int64_t *stride,\n"
     "                                       int64_t batch, int64_t heads, int64_t rows,\n"
-    "                                       int columns, int panel, int box_rows, int panels,\n"
+    "                                       int columns, int panel, int box_heads,\n"
+    "                                       int box_rows, int panels,\n"
     "                                       CUtensorMapSwizzle swizzle) {\n"
     "    cuuint64_t row = (cuuint64_t)(rows > 1 ? stride[2] : columns) * 2;\n"
     "    cuuint64_t head = (cuuint64_t)(heads > 1 ? stride[1] : columns) * 2;\n"
@@ -132,7 +133,13 @@ static const char map_helper[] =
     "                             (cuuint64_t)(columns / panel), (cuuint64_t)heads,\n"
     "                             (cuuint64_t)batch};\n"
     "    cuuint64_t strides[4] = {row, (cuuint64_t)panel * 2, head, step};\n"
-    "    cuuint32_t box[5] = {(cuuint32_t)panel, (cuuint32_t)box_rows, (cuuint32_t)panels, 1, 1};\n"
+    "    cuuint32_t box[5] = {(cuuint32_t)panel, (cuuint32_t)(box_rows / box_heads),\n"
+    "                         (cuuint32_t)panels, 1, 1};\n"
+    "    if (box_heads > 1) { /* packed: heads, rows, panels */\n"
+    "        extents[3] = extents[2], extents[2] = extents[1], extents[1] = (cuuint64_t)heads;\n"
+    "        strides[2] = strides[1], strides[1] = row, strides[0] = head;\n"
+    "        box[3] = box[2], box[2] = box[1], box[1] = (cuuint32_t)box_heads;\n"
+    "    }\n"
     "    cuuint32_t ones[5] = {1, 1, 1, 1, 1};\n"
     "    return cuTensorMapEncodeTiled(map, type, 5, (void *)(uintptr_t)data, extents, strides,\n"
     "                                  box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,\n"
@@ -449,7 +456,7 @@ static void print_map(const struct writer *w, int index, size_t variable) {
         "        __attribute__((aligned(64))) CUtensorMap attn_p%zu;\n"
         "        attn_result = attn_encode_map(&attn_p%zu, CU_TENSOR_MAP_DATA_TYPE_%s,\n"
         "            %s%s%s, attn_args->%s.stride,\n"
-        "            batch, %s, %s, %d, %d, %d, %d, CU_TENSOR_MAP_SWIZZLE_%dB);\n"
+        "            batch, %s, %s, %d, %d, %d, %d, %d, CU_TENSOR_MAP_SWIZZLE_%dB);\n"
         "        if (attn_result != CUDA_SUCCESS)\n"
         "            return attn_result;\n",
         variable, variable,
@@ -458,7 +465,7 @@ static void print_map(const struct writer *w, int index, size_t variable) {
         keys ? ".data : attn_args->q.data" : ".data", tensor->name,
         keys ? "kv_heads" : "heads", keys ? "kv_len" : "q_len",
         narrow ? w->info->head_dim_qk : w->info->head_dim_v, map->panel_columns,
-        map->box_rows, map->panels, map->swizzle_bytes);
+        map->heads, map->box_rows, map->panels, map->swizzle_bytes);
 }
 
 /* `attn_p3` is kernel parameter 3. */

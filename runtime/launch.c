@@ -87,7 +87,8 @@ static int swizzle_code(int bytes) {
 }
 
 /* Encodes map `index` into 128 bytes: 5-D {panel columns, rows, panels, heads,
- * batch}, so that one copy fills all swizzled panels.  Axes of extent 1 get the
+ * batch}, or with packed heads {panel columns, heads, rows, panels, batch}, so
+ * that one copy fills all swizzled panels.  Axes of extent 1 get the
  * stride that a compact tensor would have, for the driver takes no stride of 0
  * there. */
 static struct attn_status *encode_map(const struct rt_kernel *kernel, int index,
@@ -99,17 +100,17 @@ static struct attn_status *encode_map(const struct rt_kernel *kernel, int index,
     const struct rt_tensor *source =
         given->empty ? &call->tensors[KERNEL_TENSOR_Q] : given;
     uint64_t element = scalar_type_size(tensor->type);
-    uint64_t extents[5] = {
-        (uint64_t)map->panel_columns, (uint64_t)given->extents[2],
-        (uint64_t)(given->extents[3] / map->panel_columns),
-        (uint64_t)given->extents[1], (uint64_t)given->extents[0]};
-    uint64_t compact = (uint64_t)given->extents[3] * element, strides[5] = {0};
-    static const int axis_of[5] = {3, 2, -1, 1, 0};
+    uint64_t extents[5] = {(uint64_t)map->panel_columns}, strides[5] = {0};
+    uint64_t compact = (uint64_t)given->extents[3] * element;
+    static const int orders[2][5] = {{3, 2, -1, 1, 0}, {3, 1, 2, -1, 0}};
+    const int *axis_of = orders[map->heads > 1];
     for (int i = 1; i < 5; i++) {
+        int axis = axis_of[i];
+        int64_t extent = axis >= 0 ? given->extents[axis]
+                                   : given->extents[3] / map->panel_columns;
         /* A tensor without elements (kv_len 0) is never copied from, but must
          * encode. */
-        extents[i] = extents[i] > 0 ? extents[i] : 1;
-        int axis = axis_of[i];
+        extents[i] = extent > 0 ? (uint64_t)extent : 1;
         int64_t stride = axis >= 0 && !given->empty ? given->strides[axis] : 0;
         if (axis < 0)
             strides[i] = (uint64_t)map->panel_columns * element;
@@ -125,8 +126,11 @@ static struct attn_status *encode_map(const struct rt_kernel *kernel, int index,
                            tensor->name, stride, axis);
         compact *= axis >= 0 ? extents[i] : 1;
     }
-    uint32_t box[5] = {(uint32_t)map->panel_columns, (uint32_t)map->box_rows,
-                       (uint32_t)map->panels, 1, 1};
+    uint32_t rows = (uint32_t)(map->box_rows / map->heads);
+    uint32_t heads = (uint32_t)map->heads, panels = (uint32_t)map->panels;
+    uint32_t box[5] = {(uint32_t)map->panel_columns, rows, panels, 1, 1};
+    if (heads > 1)
+        box[1] = heads, box[2] = rows, box[3] = panels;
     uint32_t ones[5] = {1, 1, 1, 1, 1};
     int type = tensor->type == SCALAR_BF16 ? RT_TENSOR_MAP_BFLOAT16
                                            : RT_TENSOR_MAP_FLOAT16;

@@ -133,14 +133,17 @@ struct kernel_param {
 };
 
 /* A TMA tensor map to build from a tensor before launch (sm_90a): 5-D
- * {inner, rows, panels, heads, batch} with 128/64/32-byte swizzle. */
+ * {inner, rows, panels, heads, batch} with 128/64/32-byte swizzle; with packed
+ * heads {inner, heads, rows, panels, batch}, so that the rows of a box are
+ * query after query, each with its heads. */
 struct kernel_tensor_map {
     int tensor;
-    int box_rows;      /* rows per copy */
+    int box_rows;      /* rows per copy, of all heads */
     int panel_columns; /* elements per swizzled panel row (64 for 128 bytes of
                           bf16) */
     int panels;        /* panels per copy */
     int swizzle_bytes; /* 128, 64 or 32 */
+    int heads;         /* in a box: packed GQA, else 1; divides box_rows */
 };
 
 /* One kernel of the PTX module.  Parameters are passed in order, each at its

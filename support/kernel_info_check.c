@@ -147,6 +147,15 @@ static void check_map(struct checker *c, const struct kernel_tensor_map *map) {
     check_range(c, "a tensor map's tensor", map->tensor, KERNEL_TENSOR_Q,
                 KERNEL_TENSOR_O);
     check_range(c, "a tensor map's rows", map->box_rows, 1, 256);
+    check_range(c, "a tensor map's heads", map->heads, 1, 256);
+    if (c->fault == NULL && map->box_rows % map->heads != 0)
+        FAULT(c,
+              "a tensor map has boxes of %d rows for %d heads, expected a "
+              "multiple",
+              map->box_rows, map->heads);
+    if (c->fault == NULL && map->heads > 1 && map->tensor != KERNEL_TENSOR_Q)
+        FAULT(c, "a tensor map packs heads of tensor %d, expected q",
+              map->tensor);
     check_range(c, "a tensor map's panels", map->panels, 1, 256);
     if (map->swizzle_bytes != 32 && map->swizzle_bytes != 64 &&
         map->swizzle_bytes != 128)

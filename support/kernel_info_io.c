@@ -89,8 +89,9 @@ void kernel_info_write(const struct kernel_info *info, struct strbuf *out) {
     strbuf_printf(out, "maps %zu\n", info->tensor_map_count);
     for (size_t i = 0; i < info->tensor_map_count; i++) {
         const struct kernel_tensor_map *map = &info->tensor_maps[i];
-        strbuf_printf(out, "map %d %d %d %d %d\n", map->tensor, map->box_rows,
-                      map->panel_columns, map->panels, map->swizzle_bytes);
+        strbuf_printf(out, "map %d %d %d %d %d %d\n", map->tensor, map->heads,
+                      map->box_rows, map->panel_columns, map->panels,
+                      map->swizzle_bytes);
     }
     strbuf_printf(out, "entries %zu\n", info->entry_count);
     for (size_t i = 0; i < info->entry_count; i++)
@@ -250,6 +251,7 @@ static void read_maps(struct reader *r, struct kernel_info *info) {
         struct kernel_tensor_map *map = &info->tensor_maps[i];
         expect(r, "map");
         map->tensor = (int)read_integer(r, 0, INT32_MAX);
+        map->heads = (int)read_integer(r, 0, INT32_MAX);
         map->box_rows = (int)read_integer(r, 0, INT32_MAX);
         map->panel_columns = (int)read_integer(r, 0, INT32_MAX);
         map->panels = (int)read_integer(r, 0, INT32_MAX);

@@ -121,9 +121,9 @@ static void print_map(const struct kernel_info *info,
     strbuf_append(out, "{");
     print_name("tensor", info->tensors[map->tensor].name, out);
     strbuf_printf(out,
-                  ", \"box_rows\": %d, \"panel_columns\": %d, \"panels\": %d, "
-                  "\"swizzle_bytes\": %d}",
-                  map->box_rows, map->panel_columns, map->panels,
+                  ", \"heads\": %d, \"box_rows\": %d, \"panel_columns\": %d, "
+                  "\"panels\": %d, \"swizzle_bytes\": %d}",
+                  map->heads, map->box_rows, map->panel_columns, map->panels,
                   map->swizzle_bytes);
 }
 

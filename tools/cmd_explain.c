@@ -97,6 +97,11 @@ static void print_plan(const struct explain *e, struct strbuf *out) {
                       "  variants     tile %d, %d in a second kernel; the "
                       "sizes of a call choose (launch)\n",
                       p->second_m, p->second_n);
+    if (p->pack_gqa > 0)
+        strbuf_printf(out,
+                      "  packed GQA   %d query heads in a tile of another "
+                      "kernel, for calls with few queries (launch)\n",
+                      p->pack_gqa);
     strbuf_printf(out, "  Q            in %s\n",
                   p->q_registers ? "registers"
                                  : "shared memory, read for every block");
@@ -330,6 +335,8 @@ static void json_plan(const struct explain *e, struct json *json) {
         json_pair_integer(json, "second_tile_m", p->second_m);
         json_pair_integer(json, "second_tile_n", p->second_n);
     }
+    if (p->pack_gqa > 0)
+        json_pair_integer(json, "pack_gqa", p->pack_gqa);
     json_pair_integer(json, "stages", p->stages);
     json_pair_integer(json, "warps", p->warps);
     json_pair_bool(json, "q_registers", p->q_registers);

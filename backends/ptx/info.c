@@ -245,6 +245,7 @@ static void add_maps(struct build *build, MlirOperation func,
                      .panel_columns = map->swizzle_bytes / 2,
                      .panels = map->panels,
                      .swizzle_bytes = map->swizzle_bytes,
+                     .heads = map->heads,
                  });
         add_param(build, params, KERNEL_PARAM_TENSOR_MAP,
                   (int)build->maps.count - 1, 0);

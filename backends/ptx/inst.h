@@ -110,6 +110,7 @@ struct ptx_tensor_map {
     int box_rows;      /* rows of one copy */
     int swizzle_bytes; /* 128, 64, 32: bytes of a panel's row */
     int panels;
+    int heads;        /* of a box: packed GQA, else 1 */
     const char *name; /* of the parameter */
 };
 

@@ -461,4 +461,10 @@ struct ptx_kernel *isel_kernel(struct arena *arena, MlirOperation func,
 struct ptx_operand isel_head_pointer(struct isel *is, struct argument *arg,
                                      MlirValue b, MlirValue h);
 
+/* The address of a row of packed heads, `head` being that of their first: query
+ * row / heads of head row % heads. */
+struct ptx_operand isel_packed_row(struct isel *is, struct argument *arg,
+                                   struct ptx_operand head,
+                                   struct ptx_operand row, int heads);
+
 #endif

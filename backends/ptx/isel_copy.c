@@ -114,6 +114,23 @@ struct ptx_operand isel_head_pointer(struct isel *is, struct argument *arg,
     return pointer;
 }
 
+struct ptx_operand isel_packed_row(struct isel *is, struct argument *arg,
+                                   struct ptx_operand head,
+                                   struct ptx_operand row, int heads) {
+    struct ptx_kernel *k = is->kernel;
+    struct ptx_operand bytes = ptx_imm(isel_element_bytes(arg));
+    struct ptx_operand query = ptx_def(k, PTX_SHR_U32, "query", row,
+                                       ptx_imm(__builtin_ctz((unsigned)heads)));
+    struct ptx_operand in_group =
+        ptx_def(k, PTX_AND_B32, "in_group", row, ptx_imm(heads - 1));
+    struct ptx_operand wide = ptx_def(k, PTX_MUL_WIDE_S32, "rd", query, bytes);
+    struct ptx_operand pointer = ptx_def(k, PTX_MAD_LO_S64, "rd", wide,
+                                         isel_param_stride(is, arg, 2), head);
+    wide = ptx_def(k, PTX_MUL_WIDE_S32, "rd", in_group, bytes);
+    return ptx_def(k, PTX_MAD_LO_S64, "row_ptr", wide,
+                   isel_param_stride(is, arg, 1), pointer);
+}
+
 /* ---- attn.copy_async ---------------------------------------------------- */
 
 struct copy {
@@ -328,6 +345,27 @@ static void copy_row(const struct copy *copy, int pass,
     }
 }
 
+/* Global address of the thread's chunk in row row0 + its own + `first` of
+ * packed heads. */
+static struct ptx_operand packed_source(const struct copy *copy,
+                                        MlirOperation op,
+                                        struct ptx_operand thread, int first) {
+    struct isel *is = copy->is;
+    struct ptx_kernel *k = is->kernel;
+    struct argument *arg = isel_argument(is, ir_operand(op, 0));
+    struct ptx_operand head =
+        isel_head_pointer(is, arg, ir_operand(op, 1), ir_operand(op, 2));
+    struct ptx_operand row = ptx_def(k, PTX_ADD_S32, "r", thread,
+                                     isel_scalar(is, ir_operand(op, 3)));
+    if (first > 0)
+        row = ptx_def(k, PTX_ADD_S32, "r", row, ptx_imm(first));
+    struct ptx_operand pointer =
+        isel_packed_row(is, arg, head, row, ir_packed_heads(op));
+    return ptx_def(k, PTX_MAD_WIDE_S32,
+                   arena_printf(is->arena, "%s_src", arg->stem),
+                   thread_chunk(is, copy->lanes), ptx_imm(16), pointer);
+}
+
 void lower_copy_async(struct isel *is, MlirOperation op) {
     struct argument *arg = isel_argument(is, ir_operand(op, 0));
     MlirValue b = ir_operand(op, 1), h = ir_operand(op, 2);
@@ -341,15 +379,19 @@ void lower_copy_async(struct isel *is, MlirOperation op) {
 
     ptx_comment(k, PTX_COMMENT, "copy %d rows of %s to %s", view->rows,
                 arg->stem, view->name);
-    struct ptx_operand source = thread_source(&copy, arg, b, h);
-    struct ptx_operand stride = isel_param_stride(is, arg, 2);
-    struct ptx_operand step =
-        copy.row_passes > 1 ? step_bytes(is, arg, copy.row_step) : PTX_NOTHING;
-    struct ptx_operand wide = ptx_def(k, PTX_MUL_WIDE_S32, "rd", row0,
-                                      ptx_imm(isel_element_bytes(arg)));
-    source =
-        ptx_def(k, PTX_MAD_LO_S64, arena_printf(is->arena, "%s_src", arg->stem),
-                wide, stride, source);
+    bool packed = ir_packed_heads(op) > 1;
+    struct ptx_operand source = {0}, step = {0};
+    if (!packed) {
+        source = thread_source(&copy, arg, b, h);
+        struct ptx_operand stride = isel_param_stride(is, arg, 2);
+        if (copy.row_passes > 1)
+            step = step_bytes(is, arg, copy.row_step);
+        struct ptx_operand wide = ptx_def(k, PTX_MUL_WIDE_S32, "rd", row0,
+                                          ptx_imm(isel_element_bytes(arg)));
+        source = ptx_def(k, PTX_MAD_LO_S64,
+                         arena_printf(is->arena, "%s_src", arg->stem), wide,
+                         stride, source);
+    }
     struct ptx_operand thread = row_of_target(&copy);
     struct ptx_operand left = ptx_def(k, PTX_SUB_S32, "rows_left", limit, row0);
     left = ptx_def(k, PTX_SUB_S32, "rows_left", left, thread);
@@ -368,8 +410,10 @@ void lower_copy_async(struct isel *is, MlirOperation op) {
         if (first + copy.row_step > view->rows)
             guard = ptx_def(k, PTX_SETP_LT_S32, "p", thread,
                             ptx_imm(view->rows - first));
+        if (packed)
+            source = packed_source(&copy, op, thread, first);
         copy_row(&copy, pass, target, source, size, guard);
-        if (pass + 1 < copy.row_passes)
+        if (!packed && pass + 1 < copy.row_passes)
             source = ptx_def(k, PTX_ADD_S64,
                              arena_printf(is->arena, "%s_src", arg->stem),
                              source, step);

@@ -130,11 +130,13 @@ static void declare_map(struct isel *is, struct ptx_tensor_map map) {
 
 /* The address of the tensor map for boxes like the tile's; declared on first use, and
  * fetched at the start by the first thread. */
-static struct ptx_operand tensor_map(struct isel *is, const struct argument *arg,
-                                     const struct shared_view *view) {
+static struct ptx_operand tensor_map(struct isel *is,
+                                     const struct argument *arg,
+                                     const struct shared_view *view,
+                                     int heads) {
     int index = (int)(arg - is->arguments.data);
-    struct ptx_operand *known =
-        isel_constant_find(is, "tensor map", index, view->rows, view->swizzle_bytes, 0);
+    struct ptx_operand *known = isel_constant_find(
+        is, "tensor map", index, view->rows, view->swizzle_bytes, heads);
     if (known)
         return *known;
     bool first = true;
@@ -142,8 +144,9 @@ static struct ptx_operand tensor_map(struct isel *is, const struct argument *arg
         first = first && is->kernel->maps.data[i].argument != index;
     const char *name = arena_printf(is->arena, first ? "%s_map" : "%s_map_%d", arg->stem,
                                     view->rows);
-    declare_map(is, (struct ptx_tensor_map){index, view->rows, view->swizzle_bytes,
-                                            view->panels, name});
+    declare_map(is,
+                (struct ptx_tensor_map){index, view->rows, view->swizzle_bytes,
+                                        view->panels, heads, name});
     struct ptx_operand thread = isel_thread(is);
     struct ptx_inst *saved = isel_entry_begin(is);
     struct ptx_operand map = ptx_def(is->kernel, PTX_MOV_PARAM_ADDRESS, name, ptx_text(name));
@@ -151,7 +154,8 @@ static struct ptx_operand tensor_map(struct isel *is, const struct argument *arg
     struct ptx_operand starts = ptx_def(is->kernel, PTX_SETP_EQ_S32, "p", thread, ptx_imm(0));
     ptx_guard(ptx_put(is->kernel, PTX_PREFETCH_TENSORMAP, PTX_NOTHING, map), starts, false);
     isel_entry_end(is, saved);
-    isel_constant_add(is, "tensor map", index, view->rows, view->swizzle_bytes, 0, map);
+    isel_constant_add(is, "tensor map", index, view->rows, view->swizzle_bytes,
+                      heads, map);
     return map;
 }
 
@@ -173,7 +177,8 @@ void lower_tma_load(struct isel *is, MlirOperation op) {
                    view->name);
         return;
     }
-    struct ptx_operand map = tensor_map(is, arg, view);
+    int heads = ir_packed_heads(op);
+    struct ptx_operand map = tensor_map(is, arg, view, heads);
     struct ptx_operand at = tile_address(is, view);
     struct ptx_operand bar = mbarrier_address(is, ir_operand(op, 5), ir_operand(op, 6));
     struct ptx_operand b = isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 1)), "b");
@@ -181,6 +186,12 @@ void lower_tma_load(struct isel *is, MlirOperation op) {
     struct ptx_operand row = isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 3)), "r");
     struct ptx_operand zero = isel_in_register(is, PTX_R, ptx_imm(0), "zero");
     struct ptx_operand where[] = {zero, row, zero, h, b};
+    if (heads > 1) { /* the box has rows of `heads` heads, query by query */
+        where[1] = h;
+        where[2] = ptx_def(k, PTX_SHR_U32, "query", row,
+                           ptx_imm(__builtin_ctz((unsigned)heads)));
+        where[3] = zero;
+    }
     struct ptx_operand *corner = ARENA_NEW_ARRAY(is->arena, struct ptx_operand, 5);
     memcpy(corner, where, sizeof where);
     ptx_comment(k, PTX_COMMENT, "copy %d rows of %s to %s", view->rows, arg->stem, view->name);

@@ -130,15 +130,21 @@ void lower_store(struct isel *is, MlirOperation op) {
     if (ir_has_attr(op, "optional"))
         store.wanted = ptx_def(k, PTX_SETP_NE_S64, "wanted",
                                isel_param_pointer(is, arg), ptx_imm(0));
-    int bytes = isel_element_bytes(arg);
-    struct ptx_operand wide =
-        ptx_def(k, PTX_MUL_WIDE_S32, "rd", row, ptx_imm(bytes));
-    struct ptx_operand pointer =
-        ptx_def(k, PTX_MAD_LO_S64, "row_ptr", wide, stride, head);
+    int bytes = isel_element_bytes(arg), heads = ir_packed_heads(op);
+    struct ptx_operand pointer = {0};
+    if (heads == 1) {
+        struct ptx_operand wide =
+            ptx_def(k, PTX_MUL_WIDE_S32, "rd", row, ptx_imm(bytes));
+        pointer = ptx_def(k, PTX_MAD_LO_S64, "row_ptr", wide, stride, head);
+    }
     for (int r = 0; r < 2 * shape.shape.fragments; r++) {
         int offset = 16 * (r / 2) + 8 * (r % 2);
         struct ptx_operand at = pointer;
-        if (offset > 0)
+        if (heads > 1)
+            at = isel_packed_row(
+                is, arg, head,
+                ptx_def(k, PTX_ADD_S32, "row", row, ptx_imm(offset)), heads);
+        else if (offset > 0)
             at = ptx_def(k, PTX_MAD_LO_S64, "row_ptr", stride,
                          ptx_imm(offset * bytes), pointer);
         if (tile)

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "compiler/compile.h"
 #include "tests/e2e/suites.h"
 
 enum {
@@ -24,6 +25,7 @@ struct special {
     bool exact;
     const char *head_dim; /* NULL: 64 */
     const char *group;    /* NULL: any */
+    bool packed;          /* its kernel with packed heads must run */
     void (*setup)(struct call *call, struct rng *rng);
 };
 
@@ -111,6 +113,7 @@ static void nested_tables(struct call *call, struct rng *rng) {
 #define CASE(label, lines, ...) \
     { .name = (label), .items = (lines), .expect = __VA_ARGS__ }
 #define SIZES(...) .exact = true, .sizes = {{__VA_ARGS__}}
+#define PACKED(heads) .group = (heads), .packed = true
 
 static const struct special specials[] = {
     /* Rows and tiles without weight. */
@@ -264,6 +267,38 @@ static const struct special specials[] = {
          SIZES(2, 8, 2, 33, 70), .group = "4"),
     CASE("group 7", "mask kv <= q;", 0, SIZES(1, 7, 1, 20, 40), .group = "7"),
 
+    /* Packed heads: more tiles of single heads than a GPU has multiprocessors.
+     */
+    CASE("packed, one query", "mask kv <= q + (kv_len - q_len);", 0,
+         SIZES(2, 80, 10, 1, 200), PACKED("8")),
+    CASE("packed, no mask", "score s * 2.0;", 0, SIZES(1, 160, 40, 9, 90),
+         PACKED("4"), .head_dim = "128"),
+    CASE("packed, score by head",
+         "score s * (f32(h) + 1.0) / (f32(h_kv) + 2.0) + f32(b) - f32(kv - q); "
+         "mask kv <= q + 30;",
+         0, SIZES(2, 72, 18, 33, 70), PACKED("4")),
+    CASE("packed, window", "mask kv <= q + 120 && q + 120 - kv < 40;", 0,
+         SIZES(1, 144, 9, 20, 150), PACKED("16"), .head_dim = "128"),
+    CASE("packed, periods", "mask (q / 8 + kv / 48) % 3 != 1;", 0,
+         SIZES(1, 136, 68, 40, 150), PACKED("2")),
+    CASE("packed, KV head in the mask", "mask (kv + h_kv) % 5 != q % 3;", 0,
+         SIZES(1, 160, 20, 7, 100), PACKED("8")),
+    CASE("packed, reads at the row",
+         "tensor t: i32[q_len]; mask kv % 4 > t[q]; score s * f32(t[q]);",
+         EXPECT_EMPTY, SIZES(1, 160, 20, 30, 70), PACKED("8"),
+         .setup = random_table),
+    CASE("packed, reads by head and pair",
+         "tensor t: i32[heads, q_len, kv_len]; score s + f32(t[h, q, kv]);", 0,
+         SIZES(1, 160, 20, 5, 40), PACKED("8"), .setup = random_table),
+    CASE("packed, as many heads as rows", "mask kv <= q;", 0,
+         SIZES(1, 192, 3, 3, 70), PACKED("64")),
+    CASE("packed, D 256", "mask kv <= q;", 0, SIZES(1, 160, 20, 40, 70),
+         PACKED("8"), .head_dim = "256"),
+    CASE("packed, D 72, V 40", "mask kv <= q;", 0, SIZES(1, 160, 5, 5, 70),
+         PACKED("32"), .head_dim = "72, 40"),
+    CASE("packed, no keys", "score s;", EXPECT_EMPTY, SIZES(1, 160, 20, 3, 0),
+         PACKED("8")),
+
     /* Sizes. */
     CASE("one pair", "mask kv <= q;", 0, SIZES(1, 1, 1, 1, 1)),
     CASE("one row", "score s;", 0, SIZES(2, 2, 1, 1, 300)),
@@ -298,6 +333,30 @@ static unsigned row_kinds(const struct call *call,
     return kinds & ~(1u << REF_ROW_PLAIN);
 }
 
+/* Does a call of the case launch the kernel with packed heads, on a large GPU
+ * and on the emulator's small one? */
+static bool runs_packed(const struct executor *executor,
+                        const struct special *special) {
+    const struct kernel_info *info = executor->compiled->info;
+    static const int multiprocessors[] = {4, 132};
+    for (size_t i = 0; i < 2; i++) {
+        struct size_env env = {.sm_count = multiprocessors[i]};
+        int64_t packed = 0, others = 0, grid = 0;
+        memcpy(env.sizes, special->sizes.n, sizeof env.sizes);
+        for (size_t e = 0; e < info->entry_count; e++) {
+            const char *name = info->entries[e].name;
+            size_expr_eval(&info->entries[e].grid_x, &env, &grid);
+            if (strstr(name, "$packed"))
+                packed += grid;
+            else if (strcmp(name, info->name) == 0 || strstr(name, "$tile"))
+                others += grid;
+        }
+        if (packed == 0 || others > 0)
+            return false;
+    }
+    return true;
+}
+
 static const char *run_special(const struct special_run *run,
                                const char *target,
                                const struct special *special, const char *dtype,
@@ -322,6 +381,9 @@ static const char *run_special(const struct special_run *run,
         executor_create(&loaded, run->machine, target, &executor);
     if (error)
         return error;
+    if (special->packed && run->machine == MACHINE_EMULATOR &&
+        !runs_packed(&executor, special))
+        return "the kernel with packed heads does not run";
     struct call *call = call_create(arena, loaded.attention, sizes.n, &rng);
     if (special->setup)
         special->setup(call, &rng);

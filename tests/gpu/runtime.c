@@ -118,7 +118,8 @@ static struct kernel_info *make_info(const char *target, const char *entry,
     info->scalars[1] = (struct kernel_scalar){"window", SCALAR_I32, true, 64, true};
     info->scalars[2] = (struct kernel_scalar){"flag", SCALAR_BOOL, true, 1, true};
     info->tensor_maps = ARENA_NEW(arena, struct kernel_tensor_map);
-    info->tensor_maps[0] = (struct kernel_tensor_map){KERNEL_TENSOR_K, 64, 64, 1, 128};
+    info->tensor_maps[0] =
+        (struct kernel_tensor_map){KERNEL_TENSOR_K, 64, 64, 1, 128, 1};
     info->tensor_map_count = 1;
     info->entries = ARENA_NEW(arena, struct kernel_entry);
     info->entry_count = 1;

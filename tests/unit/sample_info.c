@@ -135,7 +135,7 @@ struct kernel_info *sample_info(struct arena *arena) {
     info->tensor_maps = ARENA_NEW_ARRAY(arena, struct kernel_tensor_map, 1);
     info->tensor_map_count = 1;
     info->tensor_maps[0] =
-        (struct kernel_tensor_map){KERNEL_TENSOR_K, 64, 64, 1, 128};
+        (struct kernel_tensor_map){KERNEL_TENSOR_K, 64, 64, 1, 128, 1};
     fill_entries(arena, info);
     info->workspace_bytes =
         binary(arena, size_expr_constant(arena, 256), SIZE_OP_ADD,

@@ -172,6 +172,20 @@ Test(header, launches_what_the_library_would) {
     cr_assert_str_eq(output, expected);
 }
 
+Test(header, packs_heads_into_a_box) {
+    const char *include = cuda_include();
+    struct kernel_info *info = sample_info(arena);
+    info->tensor_maps[0] =
+        (struct kernel_tensor_map){KERNEL_TENSOR_Q, 64, 64, 1, 128, 4};
+    write_header(info);
+    write_text("main.c", program);
+    const char *output =
+        run("gcc -std=c99 " WARNINGS " -isystem %s main.c -o main && ./main",
+            include);
+    cr_assert_not_null(strstr(output, "map 9 5 0x10000 [64 4 100 1 2] "
+                                      "[12800 128 128 51200] [64 4 16] 3\n"));
+}
+
 Test(header, compiles_as_cxx_and_in_two_files) {
     const char *include = cuda_include();
     write_header(sample_info(arena));

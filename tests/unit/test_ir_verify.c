@@ -63,6 +63,14 @@ static const struct {
      ", i32, i32, i32, i32)"
      " -> memref<32x64xbf16" WG,
      NULL},
+    {"\"attn.load\"(%q, %i, %i, %i, %i) {name = \"q\", pack_gqa = 8 : i32} : "
+     "(" QK ", i32, i32, i32, i32)"
+     " -> memref<32x64xbf16" WG,
+     NULL},
+    {"\"attn.load\"(%q, %i, %i, %i, %i) {name = \"q\", pack_gqa = 6 : i32} : "
+     "(" QK ", i32, i32, i32, i32)"
+     " -> memref<36x64xbf16" WG,
+     "a power of two that divides the 36 rows, it is 6"},
     {"\"attn.load\"(%q, %i, %i, %i, %i) {name = \"k\"} : (" QK
      ", i32, i32, i32, i32)"
      " -> memref<32x80xbf16" WG,
@@ -189,6 +197,9 @@ static const struct {
     {"\"attn.store\"(%m, %lse, %i, %i, %i, %i) : (vector<64x1xf32>, " LSE
      ", i32, i32, i32, i32) -> ()",
      NULL},
+    {"\"attn.store\"(%m, %lse, %i, %i, %i, %i) {pack_gqa = 128 : i32} : "
+     "(vector<64x1xf32>, " LSE ", i32, i32, i32, i32) -> ()",
+     "divides the 64 rows, it is 128"},
     {"\"attn.store\"(%h, %q, %i, %i, %i, %i) : (vector<64x32xbf16>, " QK
      ", i32, i32, i32, i32) -> ()",
      "value is 64x32, expected 64x64"},

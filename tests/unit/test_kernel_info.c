@@ -248,6 +248,10 @@ Test(kernel_info, check_finds_broken_rules) {
                SCALAR_F32); /* an extent reads it */
     BROKEN(info->tensor_maps[0].swizzle_bytes = 48);
     BROKEN(info->tensor_maps[0].panel_columns = 48);
+    BROKEN(info->tensor_maps[0].heads = 0);
+    BROKEN(info->tensor_maps[0].heads = 4); /* of k */
+    BROKEN(info->tensor_maps[0].tensor = KERNEL_TENSOR_Q;
+           info->tensor_maps[0].heads = 48);
     BROKEN(info->entries[0].threads = 1025);
     BROKEN(info->entries[0].params[0].index = SAMPLE_TENSORS);
     BROKEN(info->entries[0].params[2].axis = 2);

@@ -170,6 +170,20 @@ Test(launch, tensor_map_describes_panels) {
     cr_assert_eq(fake.map.swizzle, 3);
 }
 
+/* Packed heads: a box holds every head of 16 queries. */
+Test(launch, tensor_map_packs_heads) {
+    info->tensor_maps[0] =
+        (struct kernel_tensor_map){KERNEL_TENSOR_Q, 64, 64, 1, 128, HEADS};
+    cr_assert_null(launch());
+    cr_assert_eq(fake.map.address, 0x10000);
+    cr_assert_arr_eq(fake.map.extents,
+                     ((uint64_t[]){64, HEADS, Q_LEN, 1, BATCH}), 40);
+    cr_assert_arr_eq(
+        fake.map.strides,
+        ((uint64_t[]){Q_LEN * D * 2, D * 2, 128, HEADS * Q_LEN * D * 2}), 32);
+    cr_assert_arr_eq(fake.map.box, ((uint32_t[]){64, HEADS, 16, 1, 1}), 20);
+}
+
 Test(launch, takes_bshd_views_and_byte_offsets) {
     note_param_sizes();
     strides[0][0] = Q_LEN * HEADS * D;

@@ -112,6 +112,75 @@ Test(ptx_sm90, one_variant_runs) {
         }
 }
 
+/* Of a spec with packed heads too, on small devices and large ones; packed
+ * where few queries fill the tiles of single heads badly. */
+Test(ptx_sm90, one_of_three_kernels_runs) {
+    static const char *const targets[] = {"sm_80", "sm_90a"};
+    static const int lengths[] = {0, 1, 5, 64, 127, 500, 4097, 1 << 26};
+    static const int multiprocessors[] = {1, 16, 132};
+    static const struct {
+        int batch, kv_heads, q_len;
+        bool packed;
+    } known[] = {{64, 8, 1, true}, {1, 8, 1, false},    {8, 8, 20, true},
+                 {8, 8, 64, true}, {4, 8, 4096, false}, {8, 8, 127, false},
+                 {32, 2, 16, true}};
+    for (int t = 0; t < 2; t++) {
+        struct compiled c;
+        struct compile_options options = {.target = targets[t]};
+        cr_assert(compile_spec("attention a { dtype bf16; head_dim 128; group "
+                               "8; mask kv <= q; }",
+                               &options, &c),
+                  "%s", messages());
+        size_t count = c.info->entry_count;
+        cr_assert_eq(count, t == 0 ? 2 : 3);
+        for (size_t n = 0; n < 8 * 8 * 3; n++) {
+            int q = lengths[n % 8], kv = lengths[n / 8 % 8], run = 0;
+            struct size_env env = {.sizes = {2, 64, 8, q, kv},
+                                   .sm_count = multiprocessors[n / 64]};
+            for (size_t i = 0; i < count; i++) {
+                int64_t grid = -1;
+                cr_assert(
+                    size_expr_eval(&c.info->entries[i].grid_x, &env, &grid));
+                run += grid > 0;
+            }
+            cr_expect_eq(run, q > 0, "%s q_len %d", targets[t], q);
+        }
+        for (size_t n = 0; n < sizeof known / sizeof known[0]; n++) {
+            struct size_env env = {
+                .sizes = {known[n].batch, 8 * known[n].kv_heads,
+                          known[n].kv_heads, known[n].q_len, 4096},
+                .sm_count = 132};
+            int64_t grid = -1;
+            cr_assert(size_expr_eval(&c.info->entries[count - 1].grid_x, &env,
+                                     &grid));
+            cr_expect_eq(grid > 0, known[n].packed, "%s, batch %d, q_len %d",
+                         targets[t], known[n].batch, known[n].q_len);
+        }
+    }
+}
+
+/* Q comes in one box, query after query, each with the heads of a group. */
+Test(ptx_sm90, packed_heads_are_one_box) {
+    struct compiled c;
+    struct compile_options options = {.target = "sm_90a"};
+    cr_assert(compile_spec("attention a { dtype bf16; head_dim 64; group 16; }",
+                           &options, &c),
+              "%s", messages());
+    const struct kernel_entry *packed =
+        &c.info->entries[c.info->entry_count - 1];
+    int boxes = 0;
+    for (size_t p = 0; p < packed->param_count; p++) {
+        if (packed->params[p].kind != KERNEL_PARAM_TENSOR_MAP)
+            continue;
+        const struct kernel_tensor_map *map =
+            &c.info->tensor_maps[packed->params[p].index];
+        bool is_q = map->tensor == KERNEL_TENSOR_Q;
+        cr_expect_eq(map->heads, is_q ? 16 : 1);
+        boxes += is_q && map->box_rows == 64;
+    }
+    cr_expect_eq(boxes, 1);
+}
+
 /* Of a window with D 64 tall tiles waste less; in whatever spelling. */
 Test(ptx_sm90, windows_take_tall_tiles) {
     static const struct {
