@@ -9,8 +9,9 @@ Sets: fwd    full and causal against SDPA's FlashAttention-2 and cuDNN back ends
       flex   masks and scores against FlexAttention (torch.compile), B2 S8192 H16 D128
              (window 128: H32 D64)
       gqa    causal with 32 heads over 8 and 64 over 8 against the same without sharing
-      start  spec text to loaded kernel in a fresh process on one core, cold and from the
-             disk cache; CPU time of a launch (through ctypes, which costs some of it)
+      start  spec text to the loaded kernel of a call (B2 S8192 H16) in a fresh process on
+             one core, cold and from the disk cache; CPU time of a launch (through ctypes,
+             which costs some of it)
 
 A power-limited card slows down under load, so only ratios inside one run
 count: after a warm-up every contestant runs in turn for --slice seconds,
@@ -273,16 +274,20 @@ def compare_groups(library, heads, kv_heads, args, rows):
 
 
 def start_probe(folder, target, library_path):
-    """In a fresh process on one core: seconds from spec text to loaded kernel, twice."""
+    """In a fresh process on one core: seconds from spec text to the loaded kernel that
+    a call of B2 S8192 H16 runs, twice."""
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
-    torch.zeros(1, device=DEV)  # the CUDA context is not ours to time
+    # The CUDA context and torch's own kernels are not ours to time.
+    torch.zeros(1, dtype=torch.uint8, device=DEV)
+    q, k, v, o = (torch.zeros(2, 16, 8192, 128, dtype=torch.bfloat16, device=DEV)
+                  for _ in range(4))
     torch.cuda.synchronize()
     seconds, cached = [], []
     for _ in range(2):
         t0 = time.perf_counter()
         program = attn.Library(library_path, attn.CACHE_DISK, folder).compile(
             spec_text("causal", 128), target=target)
-        program.load()
+        program.load().bind(q, k, v, o)
         seconds.append(time.perf_counter() - t0)
         cached.append(program.from_cache())
     print(json.dumps({"seconds": seconds, "cached": cached, "target": program.target()}))

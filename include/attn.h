@@ -1,17 +1,20 @@
 /* attn: compile a spec of one attention variant and launch it on a CUDA stream.
  *
  *     attn_context  options of the cache, and the programs it remembers
- *     attn_program  a compiled spec: PTX, kernel facts, cubins        (no GPU needed)
+ *     attn_program  a compiled spec: PTX, kernel facts, cubins (no GPU needed)
  *     attn_kernel   a program loaded into one CUDA context
- *     attn_plan     a kernel with arguments already checked           (optional)
+ *     attn_plan     a kernel with arguments already checked    (optional)
  *
  * Every function that can fail returns NULL or an `attn_status` that the
  * caller destroys.  Nothing prints, nothing exits.  All functions may be called
  * from several threads; a launch neither allocates nor synchronises, so it can
- * be captured in a CUDA graph.  docs/runtime.md has the whole story.
+ * be captured in a CUDA graph.  One call is different, the first that runs a
+ * conditional kernel (attn_entry_info): it assembles and loads that kernel.
+ * attn_workspace_size or attn_plan_create with the sizes to come has it done
+ * beforehand.  docs/runtime.md has the whole story.
  *
- * Tensors are DLPack's (dlpack/dlpack.h), streams are the CUDA driver's CUstream;
- * neither cuda.h nor a GPU is needed to build against this header. */
+ * Tensors are DLPack's (dlpack/dlpack.h), streams are the CUDA driver's
+ * CUstream; neither cuda.h nor a GPU is needed to build against this header. */
 #ifndef ATTN_H
 #define ATTN_H
 
@@ -145,7 +148,10 @@ struct attn_entry_info {
     const char *name;
     int threads;
     uint32_t shared_bytes;
-    const char *grid; /* C expression, 1-D */
+    const char *grid; /* C expression, 1-D; 0 CTAs: not launched */
+    bool conditional; /* runs for some sizes only, for the others another one
+                         has its place; attn_kernel_load may leave it to the
+                         first call that runs it */
 };
 
 /* Name of the attention in the spec. */
@@ -183,8 +189,9 @@ ATTN_API const char *attn_program_warnings(const struct attn_program *program);
 ATTN_API const char *attn_program_json(const struct attn_program *program);
 /* True when the program came from memory or disk without running the compiler. */
 ATTN_API bool attn_program_from_cache(const struct attn_program *program);
-/* The cubin for `arch` ("sm_90"; NULL: the program's target), made on first use.
- * Valid while the program lives.  ATTN_UNAVAILABLE without nvJitLink and ptxas. */
+/* The cubin for `arch` ("sm_90"; NULL: the program's target) with all kernels,
+ * made on first use.  Valid while the program lives.  ATTN_UNAVAILABLE without
+ * nvJitLink and ptxas. */
 ATTN_API struct attn_status *attn_program_cubin(struct attn_program *program, const char *arch,
                                                 const void **out_data, size_t *out_size);
 
@@ -192,7 +199,12 @@ ATTN_API struct attn_status *attn_program_cubin(struct attn_program *program, co
 
 struct attn_kernel;
 
-/* Loads the program into the calling thread's current CUDA context. */
+/* Loads the program into the calling thread's current CUDA context: all of it
+ * but conditional kernels, where the assembler can leave kernels out.  The
+ * first attn_workspace_size, attn_plan_create or attn_launch whose sizes run
+ * one then assembles and loads it, from any thread, also while a stream is
+ * captured.  If that fails the call returns why, the kernel stays as it was,
+ * and a later call tries again. */
 ATTN_API struct attn_status *attn_kernel_load(struct attn_program *program,
                                               struct attn_kernel **out_kernel);
 /* The same for the primary context of a device (the one that the CUDA runtime API
@@ -242,7 +254,8 @@ struct attn_args {
 };
 
 /* Bytes of workspace that a launch with these shapes and parameters needs.  The
- * tensors are checked like in a launch, but data pointers may be NULL. */
+ * tensors are checked like in a launch, but data pointers may be NULL.  Loads
+ * what the launch will run. */
 ATTN_API struct attn_status *attn_workspace_size(const struct attn_kernel *kernel,
                                                  const struct attn_args *args, size_t *out_bytes);
 /* Puts a workspace into its first state, on the stream (a memset; may be captured).
@@ -250,19 +263,22 @@ ATTN_API struct attn_status *attn_workspace_size(const struct attn_kernel *kerne
 ATTN_API struct attn_status *attn_workspace_clear(const struct attn_kernel *kernel,
                                                   const struct attn_args *args,
                                                   struct CUstream_st *stream);
-/* Checks every argument, then launches.  Concurrent launches need a workspace each. */
+/* Checks every argument, loads a conditional kernel that runs for the first
+ * time, then launches.  Concurrent launches need a workspace each. */
 ATTN_API struct attn_status *attn_launch(const struct attn_kernel *kernel,
                                          const struct attn_args *args,
                                          struct CUstream_st *stream);
 
 struct attn_plan;
 
-/* Checks once and keeps the packed arguments (addresses and workspace included) for
- * launches that repeat.  The kernel must outlive the plan. */
+/* Checks once and keeps the packed arguments (addresses and workspace included)
+ * for launches that repeat; loads what they run.  The kernel must outlive the
+ * plan. */
 ATTN_API struct attn_status *attn_plan_create(const struct attn_kernel *kernel,
                                               const struct attn_args *args,
                                               struct attn_plan **out_plan);
-/* Launches what the plan holds, without looking at any argument again. */
+/* Launches what the plan holds, without looking at any argument again; never
+ * loads. */
 ATTN_API struct attn_status *attn_plan_launch(const struct attn_plan *plan,
                                               struct CUstream_st *stream);
 /* Ends a plan; its launches may still be running.  NULL is fine. */

@@ -20,32 +20,51 @@ struct attn_plan {
 /* ---- Load -------------------------------------------------------------- */
 
 /* The image for this device: a cubin, or where no assembler is at hand the PTX
- * text, which the driver then compiles. */
+ * text, which the driver then compiles.  It may hold more than is wanted. */
 static struct attn_status *find_image(struct attn_program *program,
                                       const struct rt_device *device,
-                                      const void **out_image) {
+                                      rt_kernels wanted, const void **out_image,
+                                      rt_kernels *out_kernels) {
     char arch[16];
-    size_t size = 0;
+    const struct rt_cubin *cubin = NULL;
     RT_TRY(rt_arch_for_device(program->info.target, device, arch));
     struct attn_status *status =
-        attn_program_cubin(program, arch, out_image, &size);
+        rt_program_cubin(program, arch, wanted, &cubin);
     if (attn_status_code(status) == ATTN_UNAVAILABLE &&
         program->source_count == 0) {
         attn_status_destroy(status);
-        status = NULL;
         *out_image = program->ptx;
+        *out_kernels = RT_KERNELS_ALL;
+        return NULL;
     }
-    return status;
+    RT_TRY(status);
+    *out_image = cubin->data;
+    *out_kernels = cubin->kernels;
+    return NULL;
+}
+
+/* Whether every kernel of the program can wait for the first call that runs
+ * it. */
+static bool can_wait(const struct attn_program *program, const char *arch) {
+    bool waits = rt_program_is_divisible(program, arch);
+    for (size_t i = 0; i < program->info.entry_count; i++)
+        waits = waits && program->info.entries[i].conditional;
+    return waits;
 }
 
 static struct attn_status *load(const struct rt_driver *driver,
                                 struct attn_program *program,
                                 struct attn_kernel *kernel) {
     struct rt_device device;
+    char arch[16];
     const void *image = NULL;
+    rt_kernels kernels = RT_KERNELS_ALL;
     RT_TRY(rt_device_current(driver, &device));
-    RT_TRY(find_image(program, &device, &image));
-    return rt_kernel_create(driver, &device, &program->info, image,
+    RT_TRY(rt_arch_for_device(program->info.target, &device, arch));
+    if (!can_wait(program, arch))
+        RT_TRY(
+            find_image(program, &device, RT_KERNELS_ALWAYS, &image, &kernels));
+    return rt_kernel_create(driver, &device, &program->info, image, kernels,
                             &kernel->rt);
 }
 
@@ -105,6 +124,32 @@ void attn_kernel_destroy(struct attn_kernel *kernel) {
     free(kernel);
 }
 
+/* ---- Kernels that come later -------------------------------------------- */
+
+static struct attn_status *load_entry(const struct attn_kernel *kernel,
+                                      size_t index) {
+    const void *image = NULL;
+    rt_kernels kernels = RT_KERNELS_ALL;
+    RT_TRY(find_image(kernel->program, &kernel->rt->device, (rt_kernels)index,
+                      &image, &kernels));
+    return rt_kernel_load(kernel->rt, index, image, kernels);
+}
+
+/* Assembles and loads what the call of a frame needs and the kernel lacks.
+ * Threads that come at the same time wait for the first one, in the program and
+ * in the kernel. */
+static struct attn_status *complete(const struct attn_kernel *kernel,
+                                    const struct rt_frame *frame) {
+    size_t lacking = 0;
+    while (rt_frame_lacks_entry(kernel->rt, frame, &lacking)) {
+        struct attn_status *status = load_entry(kernel, lacking);
+        if (status != NULL)
+            return rt_status_wrap(status, "loading kernel '%s': ",
+                                  kernel->rt->info->entries[lacking].name);
+    }
+    return NULL;
+}
+
 /* ---- Launch ------------------------------------------------------------ */
 
 /* A frame on the stack of the calling function: launches allocate nothing. */
@@ -121,6 +166,7 @@ struct attn_status *attn_workspace_size(const struct attn_kernel *kernel,
     uint64_t bytes = 0, zeroed = 0;
     STACK_FRAME(frame, kernel);
     RT_TRY(rt_workspace_size(kernel->rt, args, frame, &bytes, &zeroed));
+    RT_TRY(complete(kernel, frame));
     *out_bytes = (size_t)bytes;
     return NULL;
 }
@@ -137,6 +183,7 @@ struct attn_status *attn_launch(const struct attn_kernel *kernel,
                                 struct CUstream_st *stream) {
     STACK_FRAME(frame, kernel);
     RT_TRY(rt_frame_prepare(kernel->rt, args, frame));
+    RT_TRY(complete(kernel, frame));
     return rt_frame_launch(kernel->rt, frame, stream);
 }
 
@@ -152,6 +199,8 @@ struct attn_status *attn_plan_create(const struct attn_kernel *kernel,
         plan->kernel = kernel;
         plan->frame = rt_frame_init(kernel->rt, memory);
         status = rt_frame_prepare(kernel->rt, args, plan->frame);
+        if (status == NULL)
+            status = complete(kernel, plan->frame);
     }
     if (status != NULL) {
         free(memory);

@@ -1,8 +1,9 @@
 /* From checked arguments to cuLaunchKernel.  No allocation, no synchronisation
  * and no query of the device happens here, so a launch can be captured in a
- * graph. */
+ * graph.  A kernel that is not loaded yet is only told of. */
 #include "runtime/launch.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -271,8 +272,9 @@ static struct attn_status *launch_entries(const struct rt_kernel *kernel,
                                           struct CUstream_st *stream) {
     void **pointers = frame->pointers;
     for (size_t e = 0; e < kernel->info->entry_count; e++) {
-        const struct rt_entry *entry = &kernel->entries[e];
         if (frame->grids[e] > 0) {
+            const struct rt_entry *entry = rt_kernel_entry(kernel, e);
+            assert(entry != NULL);
             struct attn_status *status =
                 RT_CUDA(kernel->driver, cuLaunchKernel,
                         (entry->function, frame->grids[e], 1, 1, entry->threads,
@@ -298,12 +300,31 @@ struct attn_status *rt_frame_launch(const struct rt_kernel *kernel,
     return status;
 }
 
+bool rt_frame_lacks_entry(const struct rt_kernel *kernel,
+                          const struct rt_frame *frame, size_t *out_index) {
+    const struct kernel_info *info = kernel->info;
+    for (size_t e = 0; e < info->entry_count && !frame->call.nothing; e++)
+        if (frame->grids[e] > 0 && rt_kernel_entry(kernel, e) == NULL) {
+            *out_index = e;
+            return true;
+        }
+    return false;
+}
+
 struct attn_status *rt_workspace_size(const struct rt_kernel *kernel,
                                       const struct attn_args *args,
                                       struct rt_frame *frame,
                                       uint64_t *out_bytes,
                                       uint64_t *out_zeroed) {
+    const struct kernel_info *info = kernel->info;
     RT_TRY(rt_call_check(&kernel->contract, args, false, &frame->call));
+    /* The grids of what could be lacking; all others are of no use here. */
+    for (size_t e = 0; e < info->entry_count && !frame->call.nothing; e++) {
+        frame->grids[e] = 0;
+        if (rt_kernel_entry(kernel, e) == NULL)
+            RT_TRY(
+                find_grid(&frame->call, &info->entries[e], &frame->grids[e]));
+    }
     return rt_call_workspace(&kernel->contract, &frame->call, out_bytes,
                              out_zeroed);
 }

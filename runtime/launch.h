@@ -39,7 +39,13 @@ struct attn_status *rt_frame_prepare(const struct rt_kernel *kernel,
                                      const struct attn_args *args,
                                      struct rt_frame *frame);
 
-/* Launches a prepared frame, entry after entry.  Does not change the frame. */
+/* Whether the call of a frame (prepared, or from rt_workspace_size) has work
+ * for an entry that is not loaded, and which. */
+bool rt_frame_lacks_entry(const struct rt_kernel *kernel,
+                          const struct rt_frame *frame, size_t *out_index);
+
+/* Launches a prepared frame that lacks no entry, entry after entry.  Does not
+ * change the frame. */
 struct attn_status *rt_frame_launch(const struct rt_kernel *kernel,
                                     const struct rt_frame *frame,
                                     struct CUstream_st *stream);

@@ -42,17 +42,17 @@ struct attn_status *rt_arch_for_device(const char *target,
 
 /* A cubin or PTX text; the driver tells them apart.  Its log says what it
  * disliked. */
-static struct attn_status *load_image(struct rt_kernel *kernel,
-                                      const void *image) {
+static struct attn_status *load_image(const struct rt_driver *driver,
+                                      const void *image,
+                                      struct CUmod_st **out_module) {
     char *log = calloc(1, LOG_BYTES);
     if (log == NULL)
         return RT_FAIL(ATTN_OUT_OF_MEMORY,
                        "out of memory for the driver's log");
     int options[] = {RT_JIT_ERROR_LOG_BUFFER, RT_JIT_ERROR_LOG_BUFFER_SIZE};
     void *values[] = {log, (void *)(uintptr_t)LOG_BYTES};
-    struct attn_status *status =
-        RT_CUDA(kernel->driver, cuModuleLoadDataEx,
-                (&kernel->module, image, 2, options, values));
+    struct attn_status *status = RT_CUDA(
+        driver, cuModuleLoadDataEx, (out_module, image, 2, options, values));
     log[LOG_BYTES - 1] = '\0';
     if (status != NULL && log[0] != '\0')
         status = rt_status_wrap(status, "%s\n", log);
@@ -61,18 +61,12 @@ static struct attn_status *load_image(struct rt_kernel *kernel,
 }
 
 /* The function of one entry, its shared memory opted in to. */
-static struct attn_status *find_entry(struct rt_kernel *kernel,
+static struct attn_status *find_entry(const struct rt_driver *driver,
+                                      struct CUmod_st *module,
                                       const struct kernel_entry *source,
                                       struct rt_entry *entry) {
-    const struct rt_driver *driver = kernel->driver;
-    if ((int64_t)source->shared_bytes > kernel->device.max_shared)
-        return RT_FAIL(
-            ATTN_INVALID_ARGUMENT,
-            "kernel '%s' needs %u bytes of shared memory, the device has %d",
-            source->name, source->shared_bytes, kernel->device.max_shared);
-    struct attn_status *status =
-        RT_CUDA(driver, cuModuleGetFunction,
-                (&entry->function, kernel->module, source->name));
+    struct attn_status *status = RT_CUDA(
+        driver, cuModuleGetFunction, (&entry->function, module, source->name));
     if (status != NULL)
         return rt_status_wrap(status, "kernel '%s': ", source->name);
     entry->threads = (unsigned)source->threads;
@@ -87,18 +81,87 @@ static struct attn_status *find_entry(struct rt_kernel *kernel,
                    (&entry->local_bytes, RT_FUNC_LOCAL_BYTES, entry->function));
 }
 
-static struct attn_status *load(struct rt_kernel *kernel, const void *image) {
+/* The entries of the set that are not loaded into `found`; the others stay as
+ * they are. */
+static struct attn_status *find_entries(const struct rt_kernel *kernel,
+                                        struct CUmod_st *module,
+                                        rt_kernels kernels,
+                                        struct rt_entry *found) {
+    const struct kernel_info *info = kernel->info;
+    for (size_t i = 0; i < info->entry_count; i++)
+        if (rt_kernels_have(kernels, info, i) &&
+            rt_kernel_entry(kernel, i) == NULL)
+            RT_TRY(find_entry(kernel->driver, module, &info->entries[i],
+                              &found[i]));
+    return NULL;
+}
+
+/* Lets launches see what was found. */
+static void publish(struct rt_kernel *kernel, const struct rt_entry *found) {
+    for (size_t i = 0; i < kernel->info->entry_count; i++) {
+        struct rt_entry *entry = &kernel->entries[i];
+        if (found[i].function == NULL)
+            continue;
+        entry->threads = found[i].threads;
+        entry->shared_bytes = found[i].shared_bytes;
+        entry->registers = found[i].registers;
+        entry->local_bytes = found[i].local_bytes;
+        __atomic_store_n(&entry->function, found[i].function, __ATOMIC_RELEASE);
+    }
+}
+
+/* Loads an image for a set of kernels: all of them become ready, or none and
+ * nothing stays loaded. */
+static struct attn_status *load_kernels(struct rt_kernel *kernel,
+                                        const void *image, rt_kernels kernels) {
+    struct CUmod_st *module = NULL;
+    struct rt_entry *found = calloc(kernel->info->entry_count, sizeof *found);
+    if (found == NULL)
+        return RT_FAIL(ATTN_OUT_OF_MEMORY, "out of memory for kernel '%s'",
+                       kernel->info->name);
+    struct attn_status *status = load_image(kernel->driver, image, &module);
+    if (status == NULL) {
+        status = find_entries(kernel, module, kernels, found);
+        if (status != NULL)
+            kernel->driver->cuModuleUnload(module);
+    }
+    if (status == NULL) {
+        publish(kernel, found);
+        kernel->modules[kernel->module_count++] = module;
+    }
+    free(found);
+    return status;
+}
+
+/* Of all entries, before they are loaded: a program that does not fit is
+ * refused here and not in the midst of its launches. */
+static struct attn_status *check_shared(const struct kernel_info *info,
+                                        const struct rt_device *device) {
+    for (size_t i = 0; i < info->entry_count; i++) {
+        const struct kernel_entry *entry = &info->entries[i];
+        if ((int64_t)entry->shared_bytes > device->max_shared)
+            return RT_FAIL(
+                ATTN_INVALID_ARGUMENT,
+                "kernel '%s' needs %u bytes of shared memory, the device has "
+                "%d",
+                entry->name, entry->shared_bytes, device->max_shared);
+    }
+    return NULL;
+}
+
+static struct attn_status *load(struct rt_kernel *kernel, const void *image,
+                                rt_kernels kernels) {
     const struct kernel_info *info = kernel->info;
     if (info->tensor_map_count > 0 &&
         kernel->driver->cuTensorMapEncodeTiled == NULL)
         return RT_FAIL(
             ATTN_UNAVAILABLE,
             "the NVIDIA driver is too old: it lacks cuTensorMapEncodeTiled");
+    RT_TRY(check_shared(info, &kernel->device));
     RT_TRY(rt_frame_size(info, &kernel->frame_bytes));
     RT_TRY(RT_CUDA(kernel->driver, cuCtxGetCurrent, (&kernel->context)));
-    RT_TRY(load_image(kernel, image));
-    for (size_t i = 0; i < info->entry_count; i++)
-        RT_TRY(find_entry(kernel, &info->entries[i], &kernel->entries[i]));
+    if (image != NULL)
+        RT_TRY(load_kernels(kernel, image, kernels));
     rt_contract_find_strides(&kernel->contract);
     return NULL;
 }
@@ -106,13 +169,17 @@ static struct attn_status *load(struct rt_kernel *kernel, const void *image) {
 struct attn_status *rt_kernel_create(const struct rt_driver *driver,
                                      const struct rt_device *device,
                                      const struct kernel_info *info,
-                                     const void *image,
+                                     const void *image, rt_kernels kernels,
                                      struct rt_kernel **out_kernel) {
     struct rt_kernel *kernel = calloc(1, sizeof *kernel);
     struct rt_entry *entries = calloc(info->entry_count, sizeof *entries);
     uint32_t *strides = calloc(info->tensor_count, sizeof *strides);
-    if (kernel == NULL || entries == NULL || strides == NULL) {
+    struct CUmod_st **modules =
+        calloc(info->entry_count + 1, sizeof(struct CUmod_st *));
+    if (kernel == NULL || entries == NULL || strides == NULL ||
+        modules == NULL) {
         free(kernel);
+        free(modules);
         free(entries);
         free(strides);
         return RT_FAIL(ATTN_OUT_OF_MEMORY, "out of memory for kernel '%s'",
@@ -122,9 +189,11 @@ struct attn_status *rt_kernel_create(const struct rt_driver *driver,
     kernel->info = info;
     kernel->device = *device;
     kernel->entries = entries;
+    kernel->modules = modules;
     kernel->contract =
         (struct rt_contract){info, device->ordinal, device->sm_count, strides};
-    struct attn_status *status = load(kernel, image);
+    pthread_mutex_init(&kernel->lock, NULL);
+    struct attn_status *status = load(kernel, image, kernels);
     if (status != NULL)
         rt_kernel_destroy(kernel);
     else
@@ -132,19 +201,61 @@ struct attn_status *rt_kernel_create(const struct rt_driver *driver,
     return status;
 }
 
+/* Loading is forbidden to a thread while it, or any thread in the global mode,
+ * captures a stream; not so in the relaxed mode, and none of this is work on
+ * the stream.  Drivers without the function know no such modes. */
+static struct attn_status *load_relaxed(struct rt_kernel *kernel,
+                                        const void *image, rt_kernels kernels) {
+    const struct rt_driver *driver = kernel->driver;
+    int mode = RT_CAPTURE_MODE_RELAXED;
+    if (driver->cuThreadExchangeStreamCaptureMode == NULL)
+        return load_kernels(kernel, image, kernels);
+    RT_TRY(RT_CUDA(driver, cuThreadExchangeStreamCaptureMode, (&mode)));
+    struct attn_status *status = load_kernels(kernel, image, kernels);
+    driver->cuThreadExchangeStreamCaptureMode(&mode);
+    return status;
+}
+
+struct attn_status *rt_kernel_load(struct rt_kernel *kernel, size_t index,
+                                   const void *image, rt_kernels kernels) {
+    bool pushed = false;
+    struct attn_status *status = NULL;
+    pthread_mutex_lock(&kernel->lock);
+    if (rt_kernel_entry(kernel, index) == NULL) {
+        status = rt_context_enter(kernel->driver, kernel->context, &pushed);
+        if (status == NULL)
+            status = load_relaxed(kernel, image, kernels);
+        rt_context_leave(kernel->driver, pushed);
+    }
+    pthread_mutex_unlock(&kernel->lock);
+    return status;
+}
+
+const struct rt_entry *rt_kernel_entry(const struct rt_kernel *kernel,
+                                       size_t index) {
+    const struct rt_entry *entry = &kernel->entries[index];
+    return __atomic_load_n(&entry->function, __ATOMIC_ACQUIRE) != NULL ? entry
+                                                                       : NULL;
+}
+
+/* A context that is gone has taken its modules with it. */
+static void unload(struct rt_kernel *kernel) {
+    bool pushed = false;
+    struct attn_status *status =
+        rt_context_enter(kernel->driver, kernel->context, &pushed);
+    for (size_t i = 0; status == NULL && i < kernel->module_count; i++)
+        kernel->driver->cuModuleUnload(kernel->modules[i]);
+    attn_status_destroy(status);
+    rt_context_leave(kernel->driver, pushed);
+}
+
 void rt_kernel_destroy(struct rt_kernel *kernel) {
     if (kernel == NULL)
         return;
-    bool pushed = false;
-    if (kernel->module != NULL) {
-        struct attn_status *status =
-            rt_context_enter(kernel->driver, kernel->context, &pushed);
-        /* A context that is gone has taken its modules with it. */
-        if (status == NULL)
-            kernel->driver->cuModuleUnload(kernel->module);
-        attn_status_destroy(status);
-        rt_context_leave(kernel->driver, pushed);
-    }
+    if (kernel->module_count > 0)
+        unload(kernel);
+    pthread_mutex_destroy(&kernel->lock);
+    free(kernel->modules);
     free(kernel->entries);
     free(kernel->contract.passed_strides);
     free(kernel);

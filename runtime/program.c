@@ -94,7 +94,7 @@ static void describe(struct attn_program *program) {
         const struct kernel_entry *from = &info->entries[i];
         program->entries[i] = (struct attn_entry_info){
             from->name, from->threads, from->shared_bytes,
-            expr_text(program, &from->grid_x)};
+            expr_text(program, &from->grid_x), from->conditional};
     }
     program->workspace = expr_text(program, &info->workspace_bytes);
     struct strbuf json;
@@ -181,38 +181,24 @@ void rt_program_release(struct attn_program *program) {
 
 /* ---- Cubins ------------------------------------------------------------ */
 
-/* The same program for another architecture or by another toolkit is another
- * entry. */
+/* Another set of kernels, the same program for another architecture or by
+ * another toolkit is another entry. */
 static struct rt_key cubin_key(const struct attn_program *program,
-                               const char *arch) {
+                               const char *arch, rt_kernels kernels) {
     struct strbuf text;
     strbuf_init(&text, NULL);
     strbuf_append_bytes(&text, &program->key, sizeof program->key);
-    strbuf_printf(&text, "cubin %s\n", arch);
+    strbuf_printf(&text, "cubin %s %d\n", arch, kernels);
     rt_jit_identity(&text);
     struct rt_key key = rt_key_of(text.data, text.length);
     strbuf_destroy(&text);
     return key;
 }
 
-/* Reads the cubin from the disk, or makes and stores it. */
-static struct attn_status *make_cubin(const struct attn_program *program,
-                                      const char *arch, void **out_data,
-                                      size_t *out_size) {
-    struct rt_key key = {0};
-    if (program->cache_folder != NULL) {
-        struct strbuf stored;
-        strbuf_init(&stored, NULL);
-        key = cubin_key(program, arch);
-        bool found = rt_cache_read(program->cache_folder, key, &stored) &&
-                     stored.length > 0;
-        *out_size = stored.length;
-        *out_data = found ? strbuf_take(&stored) : NULL;
-        strbuf_destroy(&stored);
-        if (found)
-            return NULL;
-    }
-    struct rt_jit_input input = {
+/* What the assembler gets, all kernels wanted. */
+static struct rt_jit_input jit_input(const struct attn_program *program,
+                                     const char *arch) {
+    return (struct rt_jit_input){
         .name = program->info.name,
         .ptx = program->ptx,
         .ptx_size = program->ptx_size,
@@ -220,38 +206,111 @@ static struct attn_status *make_cubin(const struct attn_program *program,
         .source_count = program->source_count,
         .arch = arch,
     };
-    RT_TRY(rt_jit_cubin(&input, out_data, out_size));
+}
+
+static struct attn_status *assemble(const struct attn_program *program,
+                                    const char *arch, rt_kernels kernels,
+                                    void **out_data, size_t *out_size) {
+    const struct kernel_info *info = &program->info;
+    struct rt_jit_input input = jit_input(program, arch);
+    const char **names = calloc(info->entry_count, sizeof *names);
+    if (names == NULL)
+        return RT_FAIL(ATTN_OUT_OF_MEMORY, "out of memory for kernel names");
+    if (kernels != RT_KERNELS_ALL) {
+        input.entries = names;
+        for (size_t i = 0; i < info->entry_count; i++)
+            if (rt_kernels_have(kernels, info, i))
+                names[input.entry_count++] = info->entries[i].name;
+    }
+    struct attn_status *status = rt_jit_cubin(&input, out_data, out_size);
+    free(names);
+    return status;
+}
+
+/* Reads the cubin from the disk, or makes and stores it. */
+static struct attn_status *make_cubin(const struct attn_program *program,
+                                      struct rt_cubin *cubin) {
+    struct rt_key key = {0};
+    if (program->cache_folder != NULL) {
+        struct strbuf stored;
+        strbuf_init(&stored, NULL);
+        key = cubin_key(program, cubin->arch, cubin->kernels);
+        bool found = rt_cache_read(program->cache_folder, key, &stored) &&
+                     stored.length > 0;
+        cubin->size = stored.length;
+        cubin->data = found ? strbuf_take(&stored) : NULL;
+        strbuf_destroy(&stored);
+        if (found)
+            return NULL;
+    }
+    RT_TRY(assemble(program, cubin->arch, cubin->kernels, &cubin->data,
+                    &cubin->size));
     if (program->cache_folder !=
         NULL) /* a full disk costs time next run, nothing else */
-        attn_status_destroy(
-            rt_cache_write(program->cache_folder, key, *out_data, *out_size));
+        attn_status_destroy(rt_cache_write(program->cache_folder, key,
+                                           cubin->data, cubin->size));
     return NULL;
+}
+
+/* With the lock held; NULL when it is not in memory. */
+static const struct rt_cubin *recall_cubin(const struct attn_program *program,
+                                           const char *arch,
+                                           rt_kernels kernels) {
+    const struct rt_cubin *cubin = program->cubins;
+    while (cubin != NULL &&
+           (cubin->kernels != kernels || strcmp(cubin->arch, arch) != 0))
+        cubin = cubin->next;
+    return cubin;
+}
+
+bool rt_program_is_divisible(const struct attn_program *program,
+                             const char *arch) {
+    const struct kernel_info *info = &program->info;
+    struct rt_jit_input input = jit_input(program, arch);
+    bool conditional = false;
+    for (size_t i = 0; i < info->entry_count; i++)
+        conditional = conditional || info->entries[i].conditional;
+    return conditional && rt_jit_selects(&input);
 }
 
 /* With the lock held.  Two threads that want the same cubin make it once. */
 static struct attn_status *find_cubin(struct attn_program *program,
-                                      const char *arch,
+                                      const char *arch, rt_kernels wanted,
                                       const struct rt_cubin **out_cubin) {
-    for (struct rt_cubin *cubin = program->cubins; cubin != NULL;
-         cubin = cubin->next)
-        if (strcmp(cubin->arch, arch) == 0) {
-            *out_cubin = cubin;
-            return NULL;
-        }
+    if (wanted != RT_KERNELS_ALL && !rt_program_is_divisible(program, arch))
+        wanted = RT_KERNELS_ALL;
+    *out_cubin = recall_cubin(program, arch, RT_KERNELS_ALL);
+    if (*out_cubin == NULL)
+        *out_cubin = recall_cubin(program, arch, wanted);
+    if (*out_cubin != NULL)
+        return NULL;
     struct rt_cubin *cubin = calloc(1, sizeof *cubin);
     if (cubin == NULL)
         return RT_FAIL(ATTN_OUT_OF_MEMORY, "out of memory for a cubin");
-    struct attn_status *status =
-        make_cubin(program, arch, &cubin->data, &cubin->size);
+    memcpy(cubin->arch, arch, strlen(arch) + 1);
+    cubin->kernels = wanted;
+    struct attn_status *status = make_cubin(program, cubin);
     if (status != NULL) {
         free(cubin);
         return status;
     }
-    memcpy(cubin->arch, arch, strlen(arch) + 1);
     cubin->next = program->cubins;
     program->cubins = cubin;
     *out_cubin = cubin;
     return NULL;
+}
+
+struct attn_status *rt_program_cubin(struct attn_program *program,
+                                     const char *arch, rt_kernels wanted,
+                                     const struct rt_cubin **out_cubin) {
+    if (strncmp(arch, "sm_", 3) != 0 ||
+        strlen(arch) >= sizeof(*out_cubin)->arch)
+        return RT_FAIL(ATTN_INVALID_ARGUMENT,
+                       "'%.40s' is no architecture (like sm_90)", arch);
+    pthread_mutex_lock(&program->lock);
+    struct attn_status *status = find_cubin(program, arch, wanted, out_cubin);
+    pthread_mutex_unlock(&program->lock);
+    return status;
 }
 
 struct attn_status *attn_program_cubin(struct attn_program *program,
@@ -260,15 +319,8 @@ struct attn_status *attn_program_cubin(struct attn_program *program,
     const struct rt_cubin *cubin = NULL;
     if (arch == NULL)
         arch = program->info.target;
-    if (strncmp(arch, "sm_", 3) != 0 || strlen(arch) >= sizeof cubin->arch)
-        return RT_FAIL(ATTN_INVALID_ARGUMENT,
-                       "'%.40s' is no architecture (like sm_90)", arch);
-    pthread_mutex_lock(&program->lock);
-    struct attn_status *status = find_cubin(program, arch, &cubin);
-    pthread_mutex_unlock(&program->lock);
-    if (status == NULL) {
-        *out_data = cubin->data;
-        *out_size = cubin->size;
-    }
-    return status;
+    RT_TRY(rt_program_cubin(program, arch, RT_KERNELS_ALL, &cubin));
+    *out_data = cubin->data;
+    *out_size = cubin->size;
+    return NULL;
 }

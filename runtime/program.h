@@ -14,9 +14,24 @@
 #include "support/arena.h"
 #include "support/kernel_info.h"
 
+/* A set of a program's kernels: all, those that every call runs, or one of the
+ * others, which is the number of its entry. */
+typedef int rt_kernels;
+enum { RT_KERNELS_ALL = -1, RT_KERNELS_ALWAYS = -2 };
+
+/* Whether the set has entry `index`. */
+static inline bool rt_kernels_have(rt_kernels kernels,
+                                   const struct kernel_info *info,
+                                   size_t index) {
+    if (kernels == RT_KERNELS_ALWAYS)
+        return !info->entries[index].conditional;
+    return kernels == RT_KERNELS_ALL || kernels == (rt_kernels)index;
+}
+
 /* A cubin for one architecture. */
 struct rt_cubin {
     char arch[16];
+    rt_kernels kernels; /* that it holds */
     void *data; /* owned, malloc */
     size_t size;
     struct rt_cubin *next;
@@ -63,6 +78,19 @@ struct attn_status *rt_program_create(const char *payload, size_t size,
                                       struct rt_key key,
                                       const char *cache_folder,
                                       struct attn_program **out_program);
+
+/* Whether code for `arch` can be had kernel by kernel, and there is reason to:
+ * a kernel that not every call runs. */
+bool rt_program_is_divisible(const struct attn_program *program,
+                             const char *arch);
+
+/* A cubin with the kernels `wanted`, made on first use; valid while the program
+ * lives.  Its field `kernels` says what it holds: the whole, whatever is
+ * wanted, for a program that is not divisible and when the whole is in memory
+ * already. */
+struct attn_status *rt_program_cubin(struct attn_program *program,
+                                     const char *arch, rt_kernels wanted,
+                                     const struct rt_cubin **out_cubin);
 
 /* One more reference; returns its argument. */
 struct attn_program *rt_program_retain(struct attn_program *program);

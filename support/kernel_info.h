@@ -155,6 +155,9 @@ struct kernel_entry {
     int threads;             /* CTA size, 1-D */
     uint32_t shared_bytes;   /* dynamic shared memory */
     struct size_expr grid_x; /* 1-D grid; 0 CTAs: the entry is not launched */
+    bool conditional; /* runs for some sizes only, another entry has its place
+                         for the others: may be assembled and loaded when the
+                         first call needs it */
 };
 
 struct kernel_info {

@@ -1,12 +1,23 @@
 /* The stored form of kernel_info: lines of words, in a fixed order, with counts
  * before lists, so that a reader needs one token of lookahead at most:
  *
- *     attn-kernel-info 1
- *     attention window sm_80 bf16 128 128 0 128 64     dtype, head dims, group,
- * tile scalars 1 scalar window i32 1 1 4096                       used, has
- * default, default bits tensors 5 tensor q bf16 1 4 1 size 0 1 size 1 … used,
- * rank, extents maps 0 entries 1 entry attend 128 65536 7 3 size 0 size 1 mul
- * threads, shared, params, grid pointer 0 … workspace 0 0 end
+ *     attn-kernel-info 2
+ *     attention window sm_80 bf16 128 128 0 128 64
+ *                              dtype, head dims, group, tile
+ *     scalars 1
+ *     scalar window i32 1 1 4096
+ *                              used, has default, default bits
+ *     tensors 5
+ *     tensor q bf16 1 4 1 size 0 1 size 1 …
+ *                              used, rank, extents
+ *     maps 0
+ *     entries 1
+ *     entry attend 128 65536 0 7 3 size 0 size 1 mul
+ *                              threads, shared, conditional, params, grid
+ *     pointer 0
+ *     …
+ *     workspace 0 0
+ *     end
  *
  * An expression is its number of steps and the steps.  The reader trusts
  * nothing: every count is bounded by the words that are left, so a damaged file
@@ -46,8 +57,9 @@ static void write_expr(const struct size_expr *expr, struct strbuf *out) {
 }
 
 static void write_entry(const struct kernel_entry *entry, struct strbuf *out) {
-    strbuf_printf(out, "entry %s %d %" PRIu32 " %zu", entry->name,
-                  entry->threads, entry->shared_bytes, entry->param_count);
+    strbuf_printf(out, "entry %s %d %" PRIu32 " %d %zu", entry->name,
+                  entry->threads, entry->shared_bytes, entry->conditional,
+                  entry->param_count);
     write_expr(&entry->grid_x, out);
     for (size_t i = 0; i < entry->param_count; i++) {
         const struct kernel_param *param = &entry->params[i];
@@ -64,7 +76,7 @@ static void write_entry(const struct kernel_entry *entry, struct strbuf *out) {
 }
 
 void kernel_info_write(const struct kernel_info *info, struct strbuf *out) {
-    strbuf_append(out, "attn-kernel-info 1\n");
+    strbuf_append(out, "attn-kernel-info 2\n");
     strbuf_printf(out, "attention %s %s %s %d %d %d %d %d\n", info->name,
                   info->target, scalar_type_text(info->dtype),
                   info->head_dim_qk, info->head_dim_v, info->group,
@@ -282,6 +294,7 @@ static void read_entries(struct reader *r, struct kernel_info *info) {
         entry->name = read_name(r);
         entry->threads = (int)read_integer(r, 0, INT32_MAX);
         entry->shared_bytes = (uint32_t)read_integer(r, 0, UINT32_MAX);
+        entry->conditional = read_flag(r);
         entry->param_count = read_count(r);
         entry->grid_x = read_expr(r);
         entry->params =
@@ -298,7 +311,7 @@ const char *kernel_info_read(const char *text, size_t length,
         .at = text, .end = text + length, .line = 1, .arena = arena};
     struct kernel_info info = {0};
     expect(&r, "attn-kernel-info");
-    expect(&r, "1");
+    expect(&r, "2");
     expect(&r, "attention");
     info.name = read_name(&r);
     info.target = read_name(&r);

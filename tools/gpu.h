@@ -17,6 +17,7 @@ struct gpu {
     struct attn_context *attn;
     struct attn_program *program;
     struct attn_kernel *kernel;
+    /* Spec to PTX; PTX to loaded kernels, those that calls run. */
     double compile_seconds, load_seconds;
 };
 

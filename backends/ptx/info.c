@@ -269,6 +269,7 @@ static void build_entry(struct build *build, MlirOperation func,
         .param_count = params.count,
         .threads = kernel->threads,
         .shared_bytes = kernel->shared_bytes,
+        .conditional = ir_has_attr(func, "attn.when"),
     };
     size_t count = 0;
     const char **words = ir_words(

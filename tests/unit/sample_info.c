@@ -144,3 +144,35 @@ struct kernel_info *sample_info(struct arena *arena) {
     info->workspace_zeroed = size_expr_constant(arena, 256);
     return info;
 }
+
+/* grid * (a op b), in steps of its own. */
+static struct size_expr guarded(struct arena *arena, struct size_expr grid,
+                                struct size_expr a, enum size_op op,
+                                struct size_expr b) {
+    struct size_expr copy = {0};
+    size_expr_append(arena, &copy, &grid);
+    return binary(arena, copy, SIZE_OP_MUL, binary(arena, a, op, b));
+}
+
+struct kernel_info *sample_info_with_second(struct arena *arena) {
+    struct kernel_info *info = sample_info(arena);
+    struct kernel_entry *entries =
+        ARENA_NEW_ARRAY(arena, struct kernel_entry, SAMPLE_SECOND + 1);
+    for (int i = 0; i < SAMPLE_ENTRIES; i++)
+        entries[i] = info->entries[i];
+    struct kernel_entry *first = &entries[SAMPLE_ATTEND],
+                        *second = &entries[SAMPLE_SECOND];
+    *second = *first;
+    second->name = "attend$tile_64x64";
+    first->conditional = second->conditional = true;
+    second->grid_x =
+        guarded(arena, first->grid_x, size_expr_size(arena, SIZE_Q_LEN),
+                SIZE_OP_LE, size_expr_constant(arena, SAMPLE_SECOND_Q_LEN));
+    first->grid_x = guarded(arena, first->grid_x,
+                            size_expr_constant(arena, SAMPLE_SECOND_Q_LEN),
+                            SIZE_OP_LT, size_expr_size(arena, SIZE_Q_LEN));
+    info->target = "sm_90a";
+    info->entries = entries;
+    info->entry_count = SAMPLE_SECOND + 1;
+    return info;
+}

@@ -3,8 +3,12 @@
 #include <criterion/criterion.h>
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "attn.h"
+#include "runtime/api_launch.h"
+#include "runtime/toolkit.h"
+#include "tests/unit/fake_driver.h"
 #include "tests/unit/folder.h"
 
 static const char spec[] =
@@ -171,4 +175,105 @@ Test(api_compile, emits_every_kind_of_stage) {
     cr_assert_str_eq(attn_status_text(status), "there is no stage 'tiel'");
     attn_status_destroy(status);
     attn_context_destroy(context);
+}
+
+/* ---- The two kernels of causal.attn ------------------------------------ */
+
+/* The machine's ptxas behind a script that notes each run in FOLDER/runs. */
+static void count_ptxas_runs(void) {
+    struct strbuf tool;
+    strbuf_init(&tool, NULL);
+    char path[96];
+    if (!rt_tool_find("ptxas", &tool))
+        cr_skip_test("no ptxas on this machine");
+    snprintf(path, sizeof path, "%s/bin", folder);
+    mkdir(path, 0700);
+    strcat(path, "/ptxas");
+    FILE *file = fopen(path, "w");
+    fprintf(file, "#!/bin/sh\necho run >>%s/runs\nexec %s \"$@\"\n", folder,
+            tool.data);
+    fclose(file);
+    chmod(path, 0700);
+    setenv("CUDA_HOME", folder, 1);
+    strbuf_destroy(&tool);
+}
+
+static int ptxas_runs(void) {
+    char path[96], line[8];
+    int runs = 0;
+    snprintf(path, sizeof path, "%s/runs", folder);
+    FILE *file = fopen(path, "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        runs++;
+    if (file != NULL)
+        fclose(file);
+    return runs;
+}
+
+/* Launches a square causal attention with 16 heads. */
+static void launch_square(const struct attn_kernel *kernel, int64_t batch,
+                          int64_t length) {
+    int64_t shape[4] = {batch, 16, length, 128};
+    DLTensor tensors[4];
+    static unsigned char workspace[4096] __attribute__((aligned(256)));
+    for (int i = 0; i < 4; i++)
+        tensors[i] = (DLTensor){.data = (void *)(uintptr_t)((i + 1) * 1l << 40),
+                                .device = {kDLCUDA, 0},
+                                .ndim = 4,
+                                .dtype = {kDLBfloat, 16, 1},
+                                .shape = shape};
+    struct attn_args args = {.q = &tensors[0],
+                             .k = &tensors[1],
+                             .v = &tensors[2],
+                             .o = &tensors[3],
+                             .workspace = workspace,
+                             .workspace_bytes = sizeof workspace};
+    struct attn_status *status = attn_launch(kernel, &args, NULL);
+    cr_assert_null(status, "%s", attn_status_text(status));
+}
+
+/* Load and launch as one process does it, with what is on the disk. */
+static void use_causal(void) {
+    static const char second_name[] = "causal$tile_128x128";
+    struct attn_context *context = open_context();
+    struct attn_program *program = NULL;
+    struct attn_kernel *kernel = NULL;
+    struct attn_source source = {.path = "specs/causal.attn"};
+    struct attn_compile_options options = {.target = "sm_90a"};
+    fake_reset();
+    cr_assert_null(attn_compile(context, &source, &options, &program));
+    cr_assert_eq(attn_program_entry_count(program), 2);
+    cr_assert_str_eq(attn_program_entry(program, 1)->name, second_name);
+    cr_assert(attn_program_entry(program, 0)->conditional);
+    cr_assert(attn_program_entry(program, 1)->conditional);
+    struct attn_status *status =
+        rt_api_kernel_load(fake_driver(), program, &kernel);
+    cr_assert_null(status, "%s", attn_status_text(status));
+    cr_assert_eq(fake.load_count, 0);
+    launch_square(kernel, 2, 8192);
+    cr_assert_str_eq(fake.launches[0].name, "causal");
+    cr_assert_eq(fake.load_count, 1);
+    cr_assert_arr_eq(fake.image, "\177ELF", 4);
+    cr_assert(fake_image_has(fake.image, "causal"));
+    cr_assert(!fake_image_has(fake.image, second_name));
+    launch_square(kernel, 2, 1024);
+    cr_assert_str_eq(fake.launches[1].name, second_name);
+    cr_assert_eq(fake.load_count, 2);
+    cr_assert(fake_image_has(fake.image, second_name));
+    cr_assert(!fake_image_has(fake.image, "causal"));
+    launch_square(kernel, 2, 1024);
+    cr_assert_eq(fake.load_count, 2);
+    cr_assert_eq(fake.launch_count, 3);
+    attn_kernel_destroy(kernel);
+    cr_assert_eq(fake.unload_count, 2);
+    attn_program_destroy(program);
+    attn_context_destroy(context);
+}
+
+Test(api_compile, kernels_are_assembled_when_they_run) {
+    count_ptxas_runs();
+    use_causal();
+    cr_assert_eq(ptxas_runs(), 2);
+    use_causal();
+    cr_assert_eq(ptxas_runs(), 2, "both cubins are on the disk");
 }

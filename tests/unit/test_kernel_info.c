@@ -167,10 +167,31 @@ Test(kernel_info, stored_form_round_trips) {
     cr_assert_eq(read.tensors[SAMPLE_UNUSED].used, 0);
 }
 
+Test(kernel_info, conditional_entries_round_trip) {
+    struct kernel_info read;
+    char *text = stored(sample_info_with_second(arena));
+    cr_assert_null(kernel_info_read(text, strlen(text), arena, &read));
+    cr_assert_str_eq(stored(&read), text);
+    cr_assert_eq(read.entry_count, SAMPLE_SECOND + 1);
+    for (size_t i = 0; i < read.entry_count; i++)
+        cr_assert_eq(read.entries[i].conditional, i != SAMPLE_SUMMARY);
+    struct strbuf json;
+    strbuf_init(&json, arena);
+    kernel_info_print_json(&read, &json);
+    const char *last = strstr(json.data, "\"name\": \"attend$tile_64x64\"");
+    cr_assert_not_null(last);
+    cr_assert_not_null(
+        strstr(last, "(q_len <= 64)\", \"conditional\": true,\n"));
+    const char *first = strstr(json.data, "\"name\": \"attend\"");
+    cr_assert_not_null(first);
+    cr_assert_not_null(
+        strstr(first, "(64 < q_len)\", \"conditional\": true,\n"));
+}
+
 Test(kernel_info, reader_names_the_line) {
     struct kernel_info read;
     const char *text =
-        "attn-kernel-info 1\nattention x sm_80 bf17 64 64 0 1 1\n";
+        "attn-kernel-info 2\nattention x sm_80 bf17 64 64 0 1 1\n";
     const char *fault = kernel_info_read(text, strlen(text), arena, &read);
     cr_assert_str_eq(fault, "line 2: expected a type, found 'bf17'");
 }
