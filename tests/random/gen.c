@@ -218,6 +218,18 @@ static void choose_many_tiles(struct gen_spec *spec, struct rng *rng) {
                                                    : rng_range(rng, 1, 700);
 }
 
+/* A group that may be packed into tiles, with few queries and more heads than the
+ * emulator has multiprocessors. */
+static void choose_group(struct gen_spec *spec, struct rng *rng) {
+    static const int groups[] = {2, 4, 8, 8, 16, 32};
+    spec->group = PICK(rng, groups);
+    int64_t *n = spec->sizes;
+    n[SIZE_KV_HEADS] = spec->group <= 4 ? 3 : 1;
+    n[SIZE_HEADS] = n[SIZE_KV_HEADS] * spec->group;
+    n[SIZE_Q_LEN] = rng_range(rng, 1, 64 / spec->group + 12);
+    n[SIZE_KV_LEN] = rng_chance(rng, 30) ? n[SIZE_Q_LEN] : rng_range(rng, 1, 100);
+}
+
 static void choose_shape(struct gen_spec *spec, struct rng *rng) {
     static const int usual[] = {16, 32, 64, 64, 24, 40, 48, 80, 8, 128};
     static const int rare[] = {256, 192, 104, 160, 96, 72};
@@ -236,6 +248,8 @@ static void choose_shape(struct gen_spec *spec, struct rng *rng) {
     n[SIZE_KV_LEN] = rng_chance(rng, 30) ? n[SIZE_Q_LEN] : rng_range(rng, 1, few ? 200 : 100);
     if (n[SIZE_BATCH] * n[SIZE_HEADS] == 1 || rng_chance(rng, 15))
         choose_many_tiles(spec, rng);
+    else if (rng_chance(rng, 15))
+        choose_group(spec, rng);
 }
 
 /* Pinned schedules; those that a target cannot have are dropped by the driver. */
