@@ -49,7 +49,11 @@ static const struct {
     {232, 40, 216, 72}, {160, 32, 152, 56}, {112, 32, 112, 32},
 };
 
+/* More consumers than there can be are refused, but only once they have an
+ * account. */
 int schedule_consumer_registers(int consumers, bool searches) {
+    if (consumers > MAX_CONSUMERS)
+        consumers = MAX_CONSUMERS;
     return searches ? registers_of[consumers].searching_consumer
                     : registers_of[consumers].consumer;
 }
