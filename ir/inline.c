@@ -168,8 +168,7 @@ static int64_t gcd(int64_t a, int64_t b) {
     return b == 0 ? a : gcd(b, a % b);
 }
 
-/* A number that divides a scalar; 0 for a constant 0. */
-static int64_t known_divisor(MlirValue x) {
+int64_t ir_known_divisor(MlirValue x) {
     enum { LIMIT = 1 << 20 };
     int64_t value = 0;
     if (ir_constant_int(x, &value))
@@ -178,8 +177,8 @@ static int64_t known_divisor(MlirValue x) {
     bool is_sum = ir_is_op(op, "arith.addi") || ir_is_op(op, "arith.subi");
     if (mlirOperationIsNull(op) || (!is_sum && !ir_is_op(op, "arith.muli")))
         return 1;
-    int64_t left = known_divisor(ir_operand(op, 0));
-    int64_t right = known_divisor(ir_operand(op, 1));
+    int64_t left = ir_known_divisor(ir_operand(op, 0));
+    int64_t right = ir_known_divisor(ir_operand(op, 1));
     if (is_sum)
         return gcd(left, right);
     return left < LIMIT && right < LIMIT ? left * right : 1;
@@ -211,7 +210,7 @@ static bool divide_tile(struct ir_builder *b, MlirOperation op,
     if (is_shift)
         divisor = (int64_t)1 << divisor;
     if (divisor == 0 || divisor % count != 0 ||
-        known_divisor(first) % count != 0)
+        ir_known_divisor(first) % count != 0)
         return false;
     MlirValue by = ir_map_get(map, ir_operand(op, 1));
     b->location = mlirOperationGetLocation(op);

@@ -72,13 +72,19 @@ MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first) {
 /* ---- One key block
  * ----------------------------------------------------------- */
 
-/* local + first: positions, which are not negative and do not wrap around. */
+/* local + first: positions, which are not negative and do not wrap around; the
+ * attribute has a number that divides the first one. */
 static MlirValue positions(struct tile_kernel *kernel, MlirValue local,
                            MlirValue first) {
     struct ir_builder *b = &kernel->b;
     MlirValue sum =
         ir_addi(b, local, ir_broadcast(b, first, mlirValueGetType(local)));
-    ir_set_attr(ir_def(sum), "attn.position", ir_attr_unit(b->context));
+    enum { MOST = 1 << 20 };
+    int64_t divisor = ir_known_divisor(first);
+    if (divisor == 0 || divisor > MOST)
+        divisor = divisor == 0 ? MOST : 1;
+    ir_set_attr(ir_def(sum), "attn.position",
+                ir_attr_i32(b->context, (int32_t)divisor));
     return sum;
 }
 

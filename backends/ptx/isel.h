@@ -39,6 +39,8 @@ enum position_range {
 struct storage {
     enum layout layout;
     enum position_range range;
+    int divisor; /* of positions: divides the tile's first one; else 0 */
+    bool coarse; /* columns: the same for several groups of 8 */
     enum ptx_class class;
     bool packed; /* 16-bit tile, two elements a register */
     bool bf16;   /* of 16-bit elements: bf16, else f16 */

@@ -269,9 +269,15 @@ bool read_plan_key(struct isel *is, const struct read_plan *plan, int f, int i,
     (void)is;
     int used = 2;
     out_key[0] = ptx_imm(plan->rows ? 2 * f + i : -1);
-    out_key[1] = ptx_imm(plan->has_columns ? 2 * j + c : -1);
+    bool fine = false;
+    for (int axis = 0; axis < plan->arg->rank; axis++)
+        fine = fine || (plan->index[axis]->layout == LAYOUT_COLUMN &&
+                        !plan->index[axis]->coarse);
+    out_key[1] = ptx_imm(fine ? 2 * j + c : -1);
     for (int axis = 0; axis < plan->arg->rank; axis++) {
-        if (plan->index[axis]->layout != LAYOUT_TILE)
+        bool varies = plan->index[axis]->layout == LAYOUT_TILE ||
+                      plan->index[axis]->coarse;
+        if (!varies)
             continue;
         if (used == MAX_KEY)
             return false;

@@ -313,15 +313,28 @@ static void allocate_result(struct isel *is, struct member *m) {
     storage_fill_registers(is, m->result, m->hint);
 }
 
+/* Columns that are computed from coarse ones and from what is the same for all
+ * columns. */
+static bool is_coarse(const struct member *m) {
+    bool coarse = false;
+    for (int k = 0; k < m->in_count; k++) {
+        if (m->in[k]->layout != LAYOUT_SCALAR && !m->in[k]->coarse)
+            return false;
+        coarse = coarse || m->in[k]->coarse;
+    }
+    return coarse && m->result->layout == LAYOUT_COLUMN;
+}
+
 /* Inputs that do not change while the run is emitted: no tiles in registers.
- * Equal elements of attn.exp2_split may go different ways. */
+ * Equal elements of attn.exp2_split may go different ways.  Of columns only
+ * coarse ones have equals. */
 static bool is_numbered(const struct member *m) {
     if (ir_is_op(m->op, "attn.exp2_split"))
         return false;
     bool fits = (m->kind == MEMBER_ELEMENT && m->in_count <= NUMBER_OPERANDS) ||
                 m->kind == MEMBER_READ;
-    if (!fits || m->live_out || m->result->layout != LAYOUT_TILE ||
-        m->result->packed)
+    bool many = m->result->layout == LAYOUT_TILE || m->result->coarse;
+    if (!fits || m->live_out || !many || m->result->packed)
         return false;
     for (int k = 0; k < m->in_count; k++)
         if (m->in[k]->read)
@@ -343,6 +356,7 @@ static void plan_run(struct isel *is, struct run *run) {
     for (size_t k = 0; k < run->members.count; k++) {
         struct member *m = &run->members.data[k];
         m->live_out = m->result->uses > m->result->run_uses;
+        m->result->coarse = !m->live_out && is_coarse(m);
         m->numbered = m->result->numbered = is_numbered(m);
         for (int n = 0; n < m->in_count; n++)
             m->in[n]->uses--;
@@ -549,10 +563,41 @@ static bool add_to_position(struct isel *is, struct member *m) {
     bool is_position = position->range == RANGE_POSITION && add &&
                        ir_has_attr(m->op, "attn.position");
     result->range = is_position ? RANGE_POSITION : RANGE_ANY;
+    if (is_position)
+        result->divisor = (int)ir_int_attr(m->op, "attn.position", 1);
     int count = layout_count(result->layout, result->shape, false);
     for (int k = 0; k < count; k++)
         result->elems[k] =
             ptx_address(base, position->elems[k].value + constant);
+    isel_release(is, m->op);
+    isel_bind(is, ir_result(m->op, 0), result);
+    return true;
+}
+
+/* Key positions divided by 2^n where the tile starts at a multiple of it: a
+ * lane's columns of a group of 8 do not cross a block, so their quotients are
+ * that of the lane's first column plus a constant of the group.  Equal ones are
+ * seen as such (isel_number.c). */
+static bool divide_columns(struct isel *is, struct member *m) {
+    if (!ir_is_op(m->op, "arith.shrsi") || m->in_count != 2)
+        return false;
+    const struct storage *position = m->in[0], *count = m->in[1];
+    if (position->layout != LAYOUT_COLUMN || !position->elems ||
+        position->divisor == 0 || count->layout != LAYOUT_SCALAR ||
+        !count->elems || count->elems[0].kind != PTX_OPERAND_IMM)
+        return false;
+    int64_t n = count->elems[0].value;
+    if (n < 3 || n > 20 || position->divisor % (1 << n) != 0)
+        return false;
+    struct ptx_operand base = {.kind = PTX_OPERAND_REG,
+                               .reg = position->elems[0].reg};
+    base = ptx_def(is->kernel, PTX_SHR_S32, "block", base, ptx_imm(n));
+    struct storage *result = storage_create(is, position);
+    result->range = RANGE_POSITION;
+    result->coarse = true;
+    int elements = layout_count(result->layout, result->shape, false);
+    for (int k = 0; k < elements; k++)
+        result->elems[k] = ptx_address(base, position->elems[k].value >> n);
     isel_release(is, m->op);
     isel_bind(is, ir_result(m->op, 0), result);
     return true;
@@ -792,7 +837,7 @@ bool isel_elementwise(struct isel *is, MlirOperation op) {
             isel_bind(is, ir_result(op, 0), m.result);
             return true;
         }
-    } else if (add_to_position(is, &m)) {
+    } else if (add_to_position(is, &m) || divide_columns(is, &m)) {
         return true;
     }
     add_element(is, &m, layout, &type);
