@@ -164,8 +164,8 @@ static void widen(struct ir_builder *b, MlirOperation op, MlirType shape,
 /* ---- Blocks of positions --------------------------------------------------
  */
 
-static int64_t gcd(int64_t a, int64_t b) {
-    return b == 0 ? a : gcd(b, a % b);
+int64_t ir_gcd(int64_t a, int64_t b) {
+    return b == 0 ? a : ir_gcd(b, a % b);
 }
 
 int64_t ir_known_divisor(MlirValue x) {
@@ -180,7 +180,7 @@ int64_t ir_known_divisor(MlirValue x) {
     int64_t left = ir_known_divisor(ir_operand(op, 0));
     int64_t right = ir_known_divisor(ir_operand(op, 1));
     if (is_sum)
-        return gcd(left, right);
+        return ir_gcd(left, right);
     return left < LIMIT && right < LIMIT ? left * right : 1;
 }
 

@@ -154,6 +154,7 @@ static inline void ir_set_kernel_kind(MlirOperation func, const char *kind) {
 /* An attribute array<i32: first, second>; false when absent. */
 bool ir_int_pair(MlirOperation op, const char *name, int *out_first,
                  int *out_second);
+/* Sets it. */
 void ir_set_int_pair(MlirOperation op, const char *name, int first, int second);
 
 /* attn.tile = array<i32: M, N>; false when absent. */
@@ -248,6 +249,8 @@ MlirValue ir_map_get(const struct ir_map *map, MlirValue value);
 MlirOperation ir_clone(struct ir_builder *b, MlirOperation op,
                        struct ir_map *map);
 
+/* Greatest common divisor of numbers that are not negative. */
+int64_t ir_gcd(int64_t a, int64_t b);
 /* A number that divides a scalar, from the products and sums that make it; 0
  * for the constant 0. */
 int64_t ir_known_divisor(MlirValue x);

@@ -113,14 +113,6 @@ static bool all_points(const struct abs_value *operands, size_t count) {
 
 /* ---- i32: facts and wrapping ---------------------------------------------- */
 
-int64_t abs_gcd(int64_t a, int64_t b) {
-    while (b) {
-        int64_t rest = a % b;
-        a = b, b = rest;
-    }
-    return a;
-}
-
 static bool fits(int64_t min, int64_t max) { return min >= INT32_MIN && max <= INT32_MAX; }
 
 static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -198,7 +190,7 @@ typedef const struct abs_value *abs_ref;
 static struct abs_value apply_add(struct ir_builder *b, MlirOperation op, abs_ref v) {
     abs_ref x = &v[0], y = &v[1];
     struct abs_value result = facts(x->min + y->min, x->max + y->max, x->width + y->width,
-                                    abs_gcd(x->align, y->align), x->loose || y->loose);
+                                    ir_gcd(x->align, y->align), x->loose || y->loose);
     if (all_points(v, 2))
         return exact(b, op, result, v, 2);
     MlirValue lo = ir_addi(b, x->lo, y->lo), hi = ir_addi(b, x->hi, y->hi), bad = {NULL};
@@ -211,7 +203,7 @@ static struct abs_value apply_add(struct ir_builder *b, MlirOperation op, abs_re
 static struct abs_value apply_sub(struct ir_builder *b, MlirOperation op, abs_ref v) {
     abs_ref x = &v[0], y = &v[1];
     /* The lower bound uses y's upper one, about whose alignment nothing is known. */
-    int64_t align = y->width == 0 ? abs_gcd(x->align, y->align) : 1;
+    int64_t align = y->width == 0 ? ir_gcd(x->align, y->align) : 1;
     struct abs_value result = facts(x->min - y->max, x->max - y->min, x->width + y->width, align,
                                     x->loose || y->loose);
     if (all_points(v, 2))
@@ -307,7 +299,7 @@ static MlirValue floor_div_const(struct ir_builder *b, MlirValue x, int64_t c) {
  * g = gcd(align, c), so at most c - g, which limits how many multiples of c a tile
  * crosses. */
 static struct abs_value divide(struct ir_builder *b, abs_ref x, int64_t c) {
-    int64_t width = (c - abs_gcd(x->align, c) + x->width) / c;
+    int64_t width = (c - ir_gcd(x->align, c) + x->width) / c;
     struct abs_value result = facts(floor_div(x->min, c), floor_div(x->max, c), width,
                                     x->align % c == 0 ? x->align / c : 1, x->loose);
     MlirValue lo = floor_div_const(b, x->lo, c);
@@ -397,7 +389,7 @@ static struct abs_value apply_minmax(struct ir_builder *b, MlirOperation op, abs
     int64_t min = is_min ? smaller(x->min, y->min) : larger(x->min, y->min);
     int64_t max = is_min ? smaller(x->max, y->max) : larger(x->max, y->max);
     struct abs_value result = facts(min, max, larger(x->width, y->width),
-                                    abs_gcd(x->align, y->align), x->loose || y->loose);
+                                    ir_gcd(x->align, y->align), x->loose || y->loose);
     if (all_points(v, 2))
         return exact(b, op, result, v, 2);
     MlirValue lo = is_min ? ir_minsi(b, x->lo, y->lo) : ir_maxsi(b, x->lo, y->lo);
@@ -543,7 +535,7 @@ static struct abs_value apply_select(struct ir_builder *b, MlirOperation op, abs
         return abs_select(b, &v[0], &v[1], &v[2]);
     struct abs_value result = {.kind = v[1].kind, .min = smaller(v[1].min, v[2].min),
                                .max = larger(v[1].max, v[2].max),
-                               .align = v[1].kind == ABS_I32 ? abs_gcd(v[1].align, v[2].align) : 1,
+                               .align = v[1].kind == ABS_I32 ? ir_gcd(v[1].align, v[2].align) : 1,
                                .magnitude = fmax(v[1].magnitude, v[2].magnitude)};
     return exact(b, op, result, v, 3);
 }

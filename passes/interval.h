@@ -50,6 +50,7 @@ struct abs_value abs_floats(MlirValue lo, MlirValue hi, MlirValue nan, double ma
 /* Everything that the type (i1, i32, f32) allows. */
 struct abs_value abs_unknown(struct ir_builder *b, MlirType type);
 
+/* True for a single value, the same for all pairs. */
 bool abs_is_point(const struct abs_value *value);
 
 /* i1: may some pair's value be NaN? */
@@ -72,22 +73,26 @@ struct abs_value abs_select(struct ir_builder *b, const struct abs_value *condit
 /* Transfer functions of f32 ops (interval_float.c): abs_apply calls them. */
 struct abs_value abs_apply_float(struct ir_builder *b, MlirOperation op, const char *name,
                                  const struct abs_value *operands, size_t count);
+/* The i1 of arith.cmpf on two f32 intervals. */
 struct abs_value abs_compare_floats(struct ir_builder *b, enum ir_cmpf predicate,
                                     const struct abs_value *x, const struct abs_value *y);
 
-/* i1 operations that fold constants. */
+/* x && y of i1, folding constants. */
 MlirValue abs_and(struct ir_builder *b, MlirValue x, MlirValue y);
+/* x || y, likewise. */
 MlirValue abs_or(struct ir_builder *b, MlirValue x, MlirValue y);
+/* !x, likewise. */
 MlirValue abs_not(struct ir_builder *b, MlirValue x);
+/* condition ? x : y of any scalar type, likewise. */
 MlirValue abs_choose(struct ir_builder *b, MlirValue condition, MlirValue x, MlirValue y);
+/* The constant true. */
 bool abs_is_true(MlirValue x);
+/* The constant false. */
 bool abs_is_false(MlirValue x);
 
-/* Greatest common divisor of positive numbers. */
-int64_t abs_gcd(int64_t a, int64_t b);
-
-/* Saturating i32 sum and difference (for targets of inverse propagation). */
+/* Saturating i32 sum (for targets of inverse propagation). */
 MlirValue abs_add_saturating(struct ir_builder *b, MlirValue x, MlirValue y);
+/* Saturating i32 difference. */
 MlirValue abs_sub_saturating(struct ir_builder *b, MlirValue x, MlirValue y);
 
 #endif

@@ -42,9 +42,9 @@ extern const struct pass pass_pipeline;
 extern const struct pass pass_canonicalize; /* stock */
 extern const struct pass pass_cse;          /* stock */
 
-/* Pass by name, NULL if there is none; pass number `index`, NULL past the end.
- */
+/* Pass by name, NULL if there is none. */
 const struct pass *pass_find(const char *name);
+/* Pass number `index`, NULL past the end. */
 const struct pass *pass_get(size_t index);
 
 /* One step of a pipeline.  A stage is what people see: its text can be dumped

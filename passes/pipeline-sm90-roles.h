@@ -89,11 +89,12 @@ struct tile_loop {
                                    the next one */
 };
 
-/* Consumers: the first tile of the CTA, at the builder's place, and the one
- * behind `at`, which is to be taken once in each pass of the loop.  Either may
- * be past the end: then role_tiles_exists is false. */
+/* Consumers: the first tile of the CTA, at the builder's place.  It may be past
+ * the end, like the next: then role_tiles_exists is false. */
 struct tile_loop role_tiles_first(struct roles *r);
+/* The tile behind `at`, to be taken once in each pass of the loop. */
 struct tile_loop role_tiles_next(struct roles *r, const struct tile_loop *at);
+/* i1: is there such a tile? */
 MlirValue role_tiles_exists(struct roles *r, const struct tile_loop *at);
 /* Starts the loop with values that the body carries on: role_tiles_arg.
  * `first`: role_tiles_first, NULL for the producer. */
@@ -101,6 +102,7 @@ struct tile_loop role_tiles_begin(struct roles *r,
                                   const struct tile_loop *first,
                                   const MlirValue *inits, size_t count,
                                   const char *section);
+/* Carried value `i`, in the body. */
 MlirValue role_tiles_arg(const struct tile_loop *loop, size_t i);
 /* The same behind role_tiles_end. */
 MlirValue role_tiles_result(const struct tile_loop *loop, size_t i);
@@ -111,15 +113,17 @@ struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,
 void role_tiles_end(struct roles *r, struct tile_loop *loop,
                     const struct tile_loop *next, const MlirValue *yields);
 
-/* Consumers: passes begin <= i < end of the key loop without this consumer; a
- * whole tile of `count` passes, with Q in the slot of position `q`.  rings:
- * stage and parity of K, then of V; replaced. */
+/* Consumers: passes begin <= i < end of the key loop without this consumer.
+ * rings: stage and parity of K, then of V; replaced. */
 void role_skip_blocks(struct roles *r, MlirValue begin, MlirValue end,
                       MlirValue rings[4]);
+/* A whole tile of `count` passes without it, with Q in the slot of position
+ * `q`. */
 void role_skip_tile(struct roles *r, MlirValue count, struct ring q,
                     MlirValue rings[4]);
-/* The programs of the two roles, at the builder's place. */
+/* The producer's program, at the builder's place. */
 void role_producer(struct roles *r);
+/* A consumer's; `warpgroup`: of the CTA, from 1. */
 void role_consumer(struct roles *r, MlirValue warpgroup);
 
 #endif

@@ -32,9 +32,9 @@ int plan_packed_heads(MlirOperation func);
 void plan_set_grid(MlirOperation func, struct arena *arena,
                    const char *const *words, size_t count);
 
+enum { PLAN_TILE_WORDS = 9 };
 /* The number of query tiles of `tile_m` rows, as postfix words over the sizes;
  * with packed heads those of all heads of a group count as one. */
-enum { PLAN_TILE_WORDS = 9 };
 size_t plan_tile_words(MlirOperation func, struct arena *arena, int tile_m,
                        const char *out_words[PLAN_TILE_WORDS]);
 

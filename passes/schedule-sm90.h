@@ -19,10 +19,10 @@ bool schedule_resolve_roles(const struct schedule_problem *problem,
                             struct diag_sink *diags,
                             struct schedule_plan *out_plan);
 
-/* setmaxnreg of a consumer and of the producer for that many consumers.
- * `searches`: the producer classifies blocks, which takes more registers than
- * copying. */
+/* setmaxnreg of a consumer for that many consumers.  `searches`: the producer
+ * classifies blocks, which takes more registers than copying. */
 int schedule_consumer_registers(int consumers, bool searches);
+/* setmaxnreg of the producer, likewise. */
 int schedule_producer_registers(int consumers, bool searches);
 
 /* ---- Both halves (schedule.c) ---- */

@@ -194,8 +194,10 @@ struct ptx_operand storage_element(const struct storage *storage, int f, int i,
 
 /* Binds a value to a storage and adds the value's uses to it. */
 void isel_bind(struct isel *is, MlirValue value, struct storage *storage);
+/* Binds a value to a tile in shared memory. */
 void isel_bind_shared(struct isel *is, MlirValue value,
                       struct shared_view *view);
+/* Binds a value of a kind without storage; `argument`: of VALUE_GLOBAL. */
 void isel_bind_other(struct isel *is, MlirValue value, enum value_kind kind,
                      int argument);
 
@@ -203,8 +205,11 @@ void isel_bind_other(struct isel *is, MlirValue value, enum value_kind kind,
 struct value *isel_find(struct isel *is, MlirValue value);
 /* What a value was bound to; aborts on a value that was never bound. */
 struct value *isel_value(struct isel *is, MlirValue value);
+/* The storage of a value; aborts when it has none. */
 struct storage *isel_storage(struct isel *is, MlirValue value);
+/* The tile in shared memory that a value is, likewise. */
 struct shared_view *isel_shared(struct isel *is, MlirValue value);
+/* The global tensor that a value is, likewise. */
 struct argument *isel_argument(struct isel *is, MlirValue value);
 
 /* Counts one use of each operand as done. */
@@ -225,12 +230,12 @@ void isel_move(struct isel *is, struct ptx_operand to, struct ptx_operand from);
  */
 void isel_move_all(struct isel *is, const struct ptx_operand *to,
                    const struct ptx_operand *from, int count);
-/* Moves every element of `from` to `to`'s registers; nothing where they agree.
- */
 struct move_list {
     VEC(struct ptx_operand) to;
     VEC(struct ptx_operand) from;
 };
+/* Adds the moves of every element of `from` to `to`'s registers; nothing where
+ * they agree. */
 void isel_add_moves(struct isel *is, struct move_list *list,
                     const struct storage *to, const struct storage *from);
 
@@ -251,17 +256,20 @@ bool isel_constant(MlirOperation op, struct ptx_operand *out_operand);
 
 /* ---- Lane constants and parameters: isel_lanes.c ------------------------ */
 
-/* Between these, instructions go to the start of the kernel. */
+/* Instructions go to the start of the kernel from here on; returns where they
+ * went. */
 struct ptx_inst *isel_entry_begin(struct isel *is);
+/* They go there again. */
 void isel_entry_end(struct isel *is, struct ptx_inst *saved);
 
-/* The place behind the definitions of all operands, when all are top level;
- * false (and no change) when one is not.  End with isel_hoist_end. */
 struct hoist {
     struct ptx_inst *saved, *anchor;
 };
+/* Instructions go behind the definitions of all operands, when all are top
+ * level; false (and no change) when one is not. */
 bool isel_hoist_begin(struct isel *is, struct storage *const *storages,
                       int count, struct hoist *out);
+/* They go where they went before. */
 void isel_hoist_end(struct isel *is, struct hoist *hoist);
 
 /* Lane constants, computed once at the start of the kernel. */
@@ -279,21 +287,24 @@ isel_smem(struct isel *is); /* address of the shared memory */
  * literal. */
 struct ptx_operand *isel_constant_find(struct isel *is, const char *name,
                                        int k0, int k1, int k2, int k3);
+/* Enters it. */
 void isel_constant_add(struct isel *is, const char *name, int k0, int k1,
                        int k2, int k3, struct ptx_operand reg);
 
 /* Registers of parameters, loaded once at the start of the kernel. */
 struct ptx_operand isel_param_scalar(struct isel *is, struct argument *arg);
-struct ptx_operand isel_param_pointer(struct isel *is,
-                                      struct argument *arg); /* as given */
-struct ptx_operand isel_param_global(struct isel *is,
-                                     struct argument *arg); /* global space */
+/* A tensor's address as given. */
+struct ptx_operand isel_param_pointer(struct isel *is, struct argument *arg);
+/* The same in the global space. */
+struct ptx_operand isel_param_global(struct isel *is, struct argument *arg);
+/* The extent of a captured tensor's axis. */
 struct ptx_operand isel_param_extent(struct isel *is, struct argument *arg,
                                      int axis);
 /* In elements: an index is multiplied by the element's bytes first, so that the
  * stride can be used where it lies, in constant memory. */
 struct ptx_operand isel_param_stride(struct isel *is, struct argument *arg,
                                      int axis);
+/* Of the tensor's elements. */
 int isel_element_bytes(const struct argument *arg);
 
 /* Declares the PTX parameters of a function's arguments and binds the
@@ -344,15 +355,24 @@ struct ptx_operand element_compare(const struct element *e, int64_t predicate,
 struct ptx_operand element_same(const struct element *e,
                                 struct ptx_operand operand);
 
-/* Functions of isel_math.c; each is one column of the rule table. */
+/* Functions of isel_math.c, columns of the rule table; all f32 (docs/ptx.md has
+ * their errors).  2^x. */
 struct ptx_operand math_exp2(const struct element *e);
+/* 2^x, of some units by a polynomial (attn.exp2_split). */
 struct ptx_operand math_exp2_split(const struct element *e);
+/* e^x. */
 struct ptx_operand math_exp(const struct element *e);
+/* ln(x). */
 struct ptx_operand math_log(const struct element *e);
+/* tanh(x). */
 struct ptx_operand math_tanh(const struct element *e);
+/* sin(x), x in radians. */
 struct ptx_operand math_sin(const struct element *e);
+/* cos(x), x in radians. */
 struct ptx_operand math_cos(const struct element *e);
+/* x^y. */
 struct ptx_operand math_powf(const struct element *e);
+/* x / y. */
 struct ptx_operand math_divf(const struct element *e);
 
 /* Calls of extern functions: isel_call.c.  Enters the function that a func.call
@@ -360,6 +380,7 @@ struct ptx_operand math_divf(const struct element *e);
  * types that C++ code cannot take).  Needed in front of call_extern, the emit
  * function of func.call. */
 bool isel_declare_extern(struct isel *is, MlirOperation call);
+/* The call for one element. */
 struct ptx_operand call_extern(const struct element *e);
 
 /* True when the op was taken: added to the pending run or emitted. */
@@ -376,6 +397,7 @@ void isel_location(struct isel *is, MlirOperation op);
 
 /* Loads of attn.read inside and outside runs: isel_read.c. */
 struct read_plan;
+/* How an attn.read is addressed; NULL after an error. */
 struct read_plan *read_plan_create(struct isel *is, MlirOperation op);
 /* Layout of the result: join of the indices' layouts. */
 enum layout read_plan_layout(const struct read_plan *plan);
@@ -394,6 +416,18 @@ struct ptx_operand read_plan_element(struct isel *is, struct read_plan *plan,
 bool read_plan_key(struct isel *is, const struct read_plan *plan, int f, int i,
                    int j, int c, struct ptx_operand out_key[4]);
 
+/* Positions: isel_position.c.  Binds a vector.step seen as rows or columns
+ * (`type`). */
+void position_step(struct isel *is, MlirOperation op,
+                   const struct storage *type);
+/* position + scalar as a position; false for other ops. */
+bool position_add(struct isel *is, MlirOperation op,
+                  struct storage *const in[2]);
+/* Key positions over a power of two that divides the tile's first one; false
+ * for other ops. */
+bool position_divide(struct isel *is, MlirOperation op,
+                     struct storage *const in[2]);
+
 /* Element of a storage inside a run as it is, perhaps "register + constant". */
 struct ptx_operand run_affine(const struct storage *storage, int f, int i,
                               int j, int c);
@@ -409,40 +443,12 @@ struct ptx_operand isel_quad_reduce(struct isel *is, enum ptx_op op,
 
 /* ---- Lowering functions of single operations ---------------------------- */
 
-void lower_dot(struct isel *is, MlirOperation op);
-void lower_fragments(struct isel *is, MlirOperation op);
-void lower_copy_async(struct isel *is, MlirOperation op);
-void lower_store(struct isel *is, MlirOperation op);
-void lower_memref_load(struct isel *is, MlirOperation op);
-void lower_memref_store(struct isel *is, MlirOperation op);
-void lower_memref_dim(struct isel *is, MlirOperation op);
-void lower_shared(struct isel *is, MlirOperation op);
-void lower_stage(struct isel *is, MlirOperation op);
-void lower_ballot(struct isel *is, MlirOperation op);
-void lower_warp_reduce(struct isel *is, MlirOperation op);
-void lower_for(struct isel *is, MlirOperation op);
-void lower_if(struct isel *is, MlirOperation op);
-void lower_while(struct isel *is, MlirOperation op);
+#define LOWERING(name, function, effect) \
+    void function(struct isel *is, MlirOperation op);
+#include "backends/ptx/lowerings.def"
 
-/* isel_sm90.c, isel_wgmma.c. */
+/* The view of an attn.shared with swizzle_bytes, tiles of panels. */
 void lower_panels(struct isel *is, MlirOperation op, struct shared_view *view);
-void lower_mbarriers(struct isel *is, MlirOperation op);
-void lower_mbarrier_init(struct isel *is, MlirOperation op);
-void lower_fence_mbarrier_init(struct isel *is, MlirOperation op);
-void lower_mbarrier_wait(struct isel *is, MlirOperation op);
-void lower_mbarrier_arrive(struct isel *is, MlirOperation op);
-void lower_mbarrier_expect_tx(struct isel *is, MlirOperation op);
-void lower_tma_load(struct isel *is, MlirOperation op);
-void lower_elect(struct isel *is, MlirOperation op);
-void lower_uniform(struct isel *is, MlirOperation op);
-void lower_set_max_registers(struct isel *is, MlirOperation op);
-void lower_bar_sync(struct isel *is, MlirOperation op);
-void lower_bar_arrive(struct isel *is, MlirOperation op);
-void lower_atomic_inc(struct isel *is, MlirOperation op);
-void lower_wgmma(struct isel *is, MlirOperation op);
-void lower_wgmma_fence(struct isel *is, MlirOperation op);
-void lower_wgmma_commit(struct isel *is, MlirOperation op);
-void lower_wgmma_wait(struct isel *is, MlirOperation op);
 
 /* The registers of the loop-carried value that `value`, a tile like `form`, is
  * yielded to, when that is its only use and nobody needs the old value any

@@ -13,10 +13,12 @@ struct number_key {
     struct ptx_operand in[NUMBER_OPERANDS];
 };
 
+/* A table without entries. */
 struct numbering *numbering_create(struct arena *arena);
 
 /* The result of an equal element, or an operand of no kind. */
 struct ptx_operand numbering_find(struct numbering *numbers, const struct number_key *key);
+/* Enters the result of an element. */
 void numbering_add(struct numbering *numbers, const struct number_key *key,
                    struct ptx_operand result);
 
