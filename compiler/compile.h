@@ -82,9 +82,9 @@ const struct attention *compile_select(const struct spec *spec,
                                        const char *entry,
                                        struct diag_sink *diags);
 
-/* Target that compile_attention will use: `target`, else the first of the spec's
- * that the compiler has, else sm_90a.  NULL after an error that names what was
- * asked and what is supported. */
+/* Target that compile_attention will use: `target`, else the first of the
+ * spec's that the compiler has, else sm_90a.  NULL after an error that names
+ * what was asked and what is supported. */
 const char *compile_resolve_target(const struct attention *attention,
                                    const char *target, struct diag_sink *diags);
 

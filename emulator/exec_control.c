@@ -283,8 +283,8 @@ EXEC(bar_red) {
     return EMU_STEP_NEXT;
 }
 
-/* Registers a thread that every warp of a CTA starts with: 64 Ki a CTA, in eights
- * (what ptxas gives a kernel that may use them all). */
+/* Registers a thread that every warp of a CTA starts with: 64 Ki a CTA, in
+ * eights (what ptxas gives a kernel that may use them all). */
 static int start_registers(const struct emu_cta *cta) {
     int registers = 65536 / (32 * cta->warp_count) / 8 * 8;
     return registers < 256 ? registers : 256;
@@ -297,8 +297,8 @@ int emu_free_registers(const struct emu_cta *cta) {
     return left;
 }
 
-/* setmaxnreg: the budget of the warp's role from here on.  An increase waits until the
- * CTA's pool has enough (PTX ISA, "setmaxnreg"). */
+/* setmaxnreg: the budget of the warp's role from here on.  An increase waits
+ * until the CTA's pool has enough (PTX ISA, "setmaxnreg"). */
 EXEC(setmaxnreg) {
     int64_t count = inst->imm[0];
     if ((count < 24 || count > 256 || count % 8) &&

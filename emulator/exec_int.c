@@ -248,10 +248,12 @@ static inline uint32_t bit_mask(uint32_t position, uint32_t length, bool wrap) {
 }
 LANE_HANDLER(bmsk, 32, u, SOURCES2(32), bit_mask(a->u[l], b->u[l], inst->mods & EMU_MOD_WRAP))
 
-/* Selects bytes of b:a; without a mode each nibble of c may also take a sign. */
+/* Selects bytes of b:a; without a mode each nibble of c may also take a sign.
+ */
 static inline uint32_t permute(uint32_t a, uint32_t b, uint32_t c, enum emu_op mode) {
     static const uint8_t table[6][4][4] = {
-        /* forward 4, backward 4 extract, replicate 8, edge clamp left, right, replicate 16 */
+        /* forward 4, backward 4 extract, replicate 8, edge clamp left, right,
+         * replicate 16 */
         {{0, 1, 2, 3}, {1, 2, 3, 4}, {2, 3, 4, 5}, {3, 4, 5, 6}},
         {{0, 7, 6, 5}, {1, 0, 7, 6}, {2, 1, 0, 7}, {3, 2, 1, 0}},
         {{0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}},

@@ -249,7 +249,8 @@ uint64_t emu_cta_random(struct emu_cta *cta);
 
 /* Splits of all warps that wait for `object` in this way run again. */
 void emu_cta_wake(struct emu_cta *cta, enum wait_kind kind, uint32_t object);
-/* Registers a thread left in the pool of the CTA, over all its warps (setmaxnreg). */
+/* Registers a thread left in the pool of the CTA, over all its warps
+ * (setmaxnreg). */
 int emu_free_registers(const struct emu_cta *cta);
 
 /* The running split branches: `taken` lanes to `target`, the rest go on. */

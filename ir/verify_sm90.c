@@ -138,8 +138,8 @@ static bool check_wgmma_wait(struct verifier *v, MlirOperation op) {
 
 /* ---- Roles and votes ----------------------------------------------------- */
 
-/* Registers a thread, over the warpgroups of a CTA: one gave some back, the others take
- * what they ask for, or wait for it forever. */
+/* Registers a thread, over the warpgroups of a CTA: one gave some back, the
+ * others take what they ask for, or wait for it forever. */
 struct register_pool {
     int64_t producer, consumer;
 };

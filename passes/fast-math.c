@@ -230,8 +230,9 @@ static void rewrite_function(struct pass_ctx *ctx, MlirOperation func) {
 
 /* fast-math
  * requires     score code as fold-scale leaves it, fastmath on what depends on
- * s; establishes  tanh of tiles in key loops in arms of a vote; breaks nothing.
- */
+ *              s;
+ * establishes  tanh of tiles in key loops in arms of a vote;
+ * breaks       nothing. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     size_t count = 0;
     MlirOperation *funcs =

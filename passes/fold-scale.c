@@ -66,8 +66,7 @@ static void visit_score(void *data, MlirOperation op) {
             add_result(set, op);
 }
 
-/* ---- Factors
- * ------------------------------------------------------------------ */
+/* ---- Factors ------------------------------------------------------------ */
 
 /* A factor that is a normal f32 number. */
 static bool is_normal(double factor) {
@@ -95,8 +94,7 @@ static bool is_minus_infinity(MlirValue value) {
     return ir_constant_float(value, &number) && isinf(number) && number < 0;
 }
 
-/* ---- Simplification of score code
- * ----------------------------------------------- */
+/* ---- Simplification of score code --------------------------------------- */
 
 struct simplify {
     struct ir_builder b;
@@ -258,8 +256,7 @@ static void simplify_scores(struct pass_ctx *ctx, MlirOperation func) {
     tile_hoist(ctx->scratch, func); /* reciprocals and products of invariants */
 }
 
-/* ---- Folding into the softmax
- * ------------------------------------------------------ */
+/* ---- Folding into the softmax ------------------------------------------- */
 
 /* One softmax step: scores x, used by exactly the reduction and the FMA. */
 struct softmax_site {
@@ -388,10 +385,12 @@ static void fold_function(struct pass_ctx *ctx, MlirOperation func) {
 
 /* fold-scale
  * requires     the form that `online-softmax` leaves: rowmax, attn.mul_rp by a
- * constant, fma by the same constant, and no other use of the scores;
+ *              constant, fma by the same constant, and no other use of the
+ *              scores;
  * establishes  scores without a positive constant factor; divisions of scores
- * by loop invariants as products; fused multiply-adds in score code; breaks
- * nothing: m stays in log2 units. */
+ *              by loop invariants as products; fused multiply-adds in score
+ *              code;
+ * breaks       nothing: m stays in log2 units. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     size_t count = 0;
     MlirOperation *funcs =

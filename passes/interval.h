@@ -23,12 +23,13 @@
 enum abs_kind { ABS_NONE, ABS_BOOL, ABS_I32, ABS_F32 };
 
 struct abs_value {
-    enum abs_kind kind; /* ABS_NONE: a tensor or the like, lo is the value itself */
+    enum abs_kind
+        kind; /* ABS_NONE: a tensor or the like, lo is the value itself */
     MlirValue lo, hi;
     /* i32, at compile time */
     int64_t min, max; /* bounds of lo and hi */
-    int64_t width;    /* hi - lo at most; while `loose`, only if nothing wrapped */
-    int64_t align;    /* lo is a multiple (unless loose); >= 1 */
+    int64_t width; /* hi - lo at most; while `loose`, only if nothing wrapped */
+    int64_t align; /* lo is a multiple (unless loose); >= 1 */
     bool loose;
     /* f32 */
     MlirValue nan;    /* i1; null: never (or a point: see abs_nan) */
@@ -39,13 +40,15 @@ struct abs_value {
 struct abs_value abs_point(MlirValue value);
 
 /* An i32 point or interval with static bounds; width from them, align 1. */
-struct abs_value abs_range(MlirValue lo, MlirValue hi, int64_t min, int64_t max);
+struct abs_value abs_range(MlirValue lo, MlirValue hi, int64_t min,
+                           int64_t max);
 
 /* A bool from "all" and "some". */
 struct abs_value abs_bool(MlirValue all, MlirValue some);
 
 /* An f32 interval; `nan` null: never NaN. */
-struct abs_value abs_floats(MlirValue lo, MlirValue hi, MlirValue nan, double magnitude);
+struct abs_value abs_floats(MlirValue lo, MlirValue hi, MlirValue nan,
+                            double magnitude);
 
 /* Everything that the type (i1, i32, f32) allows. */
 struct abs_value abs_unknown(struct ir_builder *b, MlirType type);
@@ -56,26 +59,33 @@ bool abs_is_point(const struct abs_value *value);
 /* i1: may some pair's value be NaN? */
 MlirValue abs_nan(struct ir_builder *b, const struct abs_value *value);
 
-/* The result of a scalar op with these operands; the op itself is copied when all are
- * points.  Ops without a rule give abs_unknown.  Inserts at the builder's place. */
+/* The result of a scalar op with these operands; the op itself is copied when
+ * all are points.  Ops without a rule give abs_unknown.  Inserts at the
+ * builder's place. */
 struct abs_value abs_apply(struct ir_builder *b, MlirOperation op,
                            const struct abs_value *operands, size_t count);
 
-/* The remainder of floor division, x - y*floor(x/y): mask-blocks recognises it in the
- * op sequence, where separate intervals would lose the relation. */
+/* The remainder of floor division, x - y*floor(x/y): mask-blocks recognises it
+ * in the op sequence, where separate intervals would lose the relation. */
 struct abs_value abs_floormod(struct ir_builder *b, const struct abs_value *x,
                               const struct abs_value *y);
 
 /* condition ? x : y, all of one kind. */
-struct abs_value abs_select(struct ir_builder *b, const struct abs_value *condition,
-                            const struct abs_value *x, const struct abs_value *y);
+struct abs_value abs_select(struct ir_builder *b,
+                            const struct abs_value *condition,
+                            const struct abs_value *x,
+                            const struct abs_value *y);
 
 /* Transfer functions of f32 ops (interval_float.c): abs_apply calls them. */
-struct abs_value abs_apply_float(struct ir_builder *b, MlirOperation op, const char *name,
-                                 const struct abs_value *operands, size_t count);
+struct abs_value abs_apply_float(struct ir_builder *b, MlirOperation op,
+                                 const char *name,
+                                 const struct abs_value *operands,
+                                 size_t count);
 /* The i1 of arith.cmpf on two f32 intervals. */
-struct abs_value abs_compare_floats(struct ir_builder *b, enum ir_cmpf predicate,
-                                    const struct abs_value *x, const struct abs_value *y);
+struct abs_value abs_compare_floats(struct ir_builder *b,
+                                    enum ir_cmpf predicate,
+                                    const struct abs_value *x,
+                                    const struct abs_value *y);
 
 /* x && y of i1, folding constants. */
 MlirValue abs_and(struct ir_builder *b, MlirValue x, MlirValue y);
@@ -84,7 +94,8 @@ MlirValue abs_or(struct ir_builder *b, MlirValue x, MlirValue y);
 /* !x, likewise. */
 MlirValue abs_not(struct ir_builder *b, MlirValue x);
 /* condition ? x : y of any scalar type, likewise. */
-MlirValue abs_choose(struct ir_builder *b, MlirValue condition, MlirValue x, MlirValue y);
+MlirValue abs_choose(struct ir_builder *b, MlirValue condition, MlirValue x,
+                     MlirValue y);
 /* The constant true. */
 bool abs_is_true(MlirValue x);
 /* The constant false. */

@@ -1,18 +1,18 @@
 /* mask-blocks: which key blocks to skip, to run whole, to run masked.
  *
- * An abstract interpretation of the mask over a tile of queries and keys (design,
- * section 4), emitted as code: the kernel classifies a block by evaluating intervals
- * instead of all its pairs.  FlexAttention evaluates the mask on every pair of the
- * sequence for the same purpose.
+ * An abstract interpretation of the mask over a tile of queries and keys
+ * (design, section 4), emitted as code: the kernel classifies a block by
+ * evaluating intervals instead of all its pairs.  FlexAttention evaluates the
+ * mask on every pair of the sequence for the same purpose.
  *
  *   @NAME.classify   0 skip (no pair of the tile attends), 2 whole (all do), 1 partial
  *   @NAME.kv_bounds  first and last key position that may attend for a query tile
  *   @NAME$summary_*  kernels that summarise captured tensors block by block
  *
  * Both functions promise to be right for q0 a multiple of tile M, k0 of tile N,
- * q1 - q0 < M and k1 - k0 < N; they do not look at the sizes q_len and kv_len (callers
- * clamp q1 and k1).  `skip` and `whole` are never wrong; `partial` may be given where
- * one of them was possible. */
+ * q1 - q0 < M and k1 - k0 < N; they do not look at the sizes q_len and kv_len
+ * (callers clamp q1 and k1).  `skip` and `whole` are never wrong; `partial` may
+ * be given where one of them was possible. */
 #include <mlir-c/BuiltinAttributes.h>
 
 #include "passes/mask-blocks.h"
@@ -30,18 +30,22 @@ static int block_of(int tile_m, int tile_n) {
 /* ---- Functions ----------------------------------------------------------- */
 
 /* @NAME.SUFFIX(`leading` x i32, shared arguments) behind the mask function. */
-static MlirOperation declare(struct mask_blocks *m, struct ir_builder *b, const char *suffix,
-                             size_t leading, size_t result_count) {
+static MlirOperation declare(struct mask_blocks *m, struct ir_builder *b,
+                             const char *suffix, size_t leading,
+                             size_t result_count) {
     MlirType i32 = ir_type_i32(b->context), results[2] = {i32, i32};
-    MlirType *types = ARENA_NEW_ARRAY(m->arena, MlirType, leading + m->shared_count);
+    MlirType *types =
+        ARENA_NEW_ARRAY(m->arena, MlirType, leading + m->shared_count);
     for (size_t i = 0; i < leading; i++)
         types[i] = i32;
     for (size_t i = 0; i < m->shared_count; i++)
-        types[leading + i] = mlirValueGetType(ir_func_arg(m->kernel, KERNEL_SHARED + i));
+        types[leading + i] =
+            mlirValueGetType(ir_func_arg(m->kernel, KERNEL_SHARED + i));
     ir_at_end(b, ir_region_block(m->module, 0));
     b->location = mlirOperationGetLocation(m->mask);
-    return ir_func(b, arena_printf(m->arena, "%s.%s", ir_func_name(m->kernel), suffix), true,
-                   types, leading + m->shared_count, results, result_count);
+    return ir_func(
+        b, arena_printf(m->arena, "%s.%s", ir_func_name(m->kernel), suffix),
+        true, types, leading + m->shared_count, results, result_count);
 }
 
 /* Positions [lo, hi] of a tile of `tile` rows. */
@@ -59,15 +63,16 @@ static MlirValue mask_result(const struct mask_blocks *m) {
 static void build_classify(struct mask_blocks *m, struct ir_builder *b) {
     struct mask_eval e;
     ir_at_end(b, ir_func_body(m->classify));
-    struct abs_value q = tile_positions(ir_func_arg(m->classify, 3), ir_func_arg(m->classify, 4),
-                                        m->tile_m);
-    struct abs_value kv = tile_positions(ir_func_arg(m->classify, 5),
-                                         ir_func_arg(m->classify, 6), m->tile_n);
+    struct abs_value q = tile_positions(ir_func_arg(m->classify, 3),
+                                        ir_func_arg(m->classify, 4), m->tile_m);
+    struct abs_value kv = tile_positions(
+        ir_func_arg(m->classify, 5), ir_func_arg(m->classify, 6), m->tile_n);
     mask_eval_run(&e, m, b, m->classify, CLASSIFY_SHARED, q, kv);
     struct abs_value keep = mask_eval_fact(&e, mask_result(m))->value;
     b->location = mlirOperationGetLocation(m->mask);
-    MlirValue partial = abs_is_true(keep.hi) ? ir_const_i32(b, 1)
-                                             : ir_extui(b, keep.hi, ir_type_i32(b->context));
+    MlirValue partial = abs_is_true(keep.hi)
+                            ? ir_const_i32(b, 1)
+                            : ir_extui(b, keep.hi, ir_type_i32(b->context));
     MlirValue class = abs_choose(b, keep.lo, ir_const_i32(b, 2), partial);
     ir_return(b, &class, 1);
     ir_erase_dead(ir_func_body(m->classify));
@@ -77,8 +82,8 @@ static void build_classify(struct mask_blocks *m, struct ir_builder *b) {
 static bool build_bounds(struct mask_blocks *m, struct ir_builder *b) {
     struct mask_eval e;
     ir_at_end(b, ir_func_body(m->bounds));
-    struct abs_value q = tile_positions(ir_func_arg(m->bounds, 3), ir_func_arg(m->bounds, 4),
-                                        m->tile_m);
+    struct abs_value q = tile_positions(ir_func_arg(m->bounds, 3),
+                                        ir_func_arg(m->bounds, 4), m->tile_m);
     MlirValue kv_len = ir_func_arg(m->bounds, BOUNDS_SHARED + SIZE_KV_LEN);
     MlirValue last = ir_subi(b, kv_len, ir_const_i32(b, 1));
     struct abs_value kv = abs_range(ir_const_i32(b, 0), last, 0, INT32_MAX - 1);
@@ -98,14 +103,15 @@ static void build_trivial(struct mask_blocks *m, struct ir_builder *b) {
     ir_return(b, &partial, 1);
     ir_at_end(b, ir_func_body(m->bounds));
     MlirValue kv_len = ir_func_arg(m->bounds, BOUNDS_SHARED + SIZE_KV_LEN);
-    MlirValue results[2] = {ir_const_i32(b, 0), ir_subi(b, kv_len, ir_const_i32(b, 1))};
+    MlirValue results[2] = {ir_const_i32(b, 0),
+                            ir_subi(b, kv_len, ir_const_i32(b, 1))};
     ir_return(b, results, 2);
 }
 
 /* ---- The pass ------------------------------------------------------------ */
 
-/* Straight-line code of bounded size, as ir/from_spec makes it; a module from text may
- * hold something else. */
+/* Straight-line code of bounded size, as ir/from_spec makes it; a module from
+ * text may hold something else. */
 static bool can_be_analysed(MlirOperation mask) {
     size_t count = 0;
     MlirOperation op = mlirBlockGetFirstOperation(ir_func_body(mask));
@@ -128,10 +134,14 @@ static bool find_tile(struct pass_ctx *ctx, struct mask_blocks *m) {
     return true;
 }
 
-static bool run_on_kernel(struct pass_ctx *ctx, MlirOperation module, MlirOperation attention) {
+static bool run_on_kernel(struct pass_ctx *ctx, MlirOperation module,
+                          MlirOperation attention) {
     struct ir_builder b;
-    struct mask_blocks m = {.arena = ctx->scratch, .module = module, .attention = attention,
-                            .kernel = mlirOperationGetParentOperation(attention)};
+    struct mask_blocks m = {.arena = ctx->scratch,
+                            .module = module,
+                            .attention = attention,
+                            .kernel =
+                                mlirOperationGetParentOperation(attention)};
     m.mask = ir_symbol_func(module, attention, "mask");
     if (mlirOperationIsNull(m.mask) || ir_has_attr(attention, "classify"))
         return true;
@@ -150,20 +160,25 @@ static bool run_on_kernel(struct pass_ctx *ctx, MlirOperation module, MlirOperat
         build_trivial(&m, &b);
     }
     mask_summary_kernels(&m, &b);
-    ir_set_attr(attention, "classify", ir_attr_symbol(b.context, ir_func_name(m.classify)));
-    ir_set_attr(attention, "kv_bounds", ir_attr_symbol(b.context, ir_func_name(m.bounds)));
+    ir_set_attr(attention, "classify",
+                ir_attr_symbol(b.context, ir_func_name(m.classify)));
+    ir_set_attr(attention, "kv_bounds",
+                ir_attr_symbol(b.context, ir_func_name(m.bounds)));
     if (dense)
         ir_set_attr(attention, "dense", ir_attr_unit(b.context));
     return true;
 }
 
-/* requires     stage `attn`; attn.tile on the kernels, else the planner's is taken
+/* mask-blocks
+ * requires     stage `attn`; attn.tile on the kernels, else the planner's is
+ *              taken;
  * establishes  stage `mask-blocks`: classify, kv_bounds and summaries of every
- *              attention with a mask
- * breaks       nothing: mask and score functions stay as they are */
+ *              attention with a mask;
+ * breaks       nothing: mask and score functions stay as they are. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     size_t count;
-    MlirOperation *attentions = ir_collect(ctx->scratch, module, "attn.attention", &count);
+    MlirOperation *attentions =
+        ir_collect(ctx->scratch, module, "attn.attention", &count);
     bool good = true;
     for (size_t i = 0; i < count; i++)
         good &= run_on_kernel(ctx, module, attentions[i]);
@@ -172,6 +187,7 @@ static bool run(struct pass_ctx *ctx, MlirOperation module) {
 
 const struct pass pass_mask_blocks = {
     .name = "mask-blocks",
-    .summary = "derive which key blocks to skip, to run whole and to run masked",
+    .summary =
+        "derive which key blocks to skip, to run whole and to run masked",
     .run = run,
 };

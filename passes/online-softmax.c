@@ -102,9 +102,11 @@ static void expand_all(struct pass_ctx *ctx, MlirOperation module,
 
 /* online-softmax
  * requires     attn.softmax_step and attn.softmax_finish on final scores in
- * natural units, -inf where masked; m starts at -FLT_MAX, l and acc at 0;
+ *              natural units, -inf where masked; m starts at -FLT_MAX, l and acc
+ *              at 0;
  * establishes  arith, math, attn.mul_rp, attn.partial_sum and attn.dot instead;
- * m in log2 units; breaks       nothing. */
+ *              m in log2 units;
+ * breaks       nothing. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     expand_all(ctx, module, "attn.softmax_step", expand_step);
     expand_all(ctx, module, "attn.softmax_finish", expand_finish);

@@ -48,8 +48,7 @@ struct kernel {
     int shared_bytes; /* laid out so far */
 };
 
-/* ---- Shared memory
- * ------------------------------------------------------------- */
+/* ---- Shared memory ------------------------------------------------------ */
 
 /* True when the load feeds the depth of a dot with its columns: A operands and
  * K. */
@@ -114,8 +113,7 @@ static void move_lists(struct kernel *kernel) {
     }
 }
 
-/* ---- Copies
- * -------------------------------------------------------------------------- */
+/* ---- Copies ------------------------------------------------------------- */
 
 /* Enters a copy of the ops in `body` that `value` needs, built at the builder's
  * place. */
@@ -152,9 +150,7 @@ static void emit_copy(struct kernel *kernel, const struct buffer *buffer,
     ir_set_packed_heads(copy, ir_packed_heads(load));
 }
 
-/* ---- The loop
- * ----------------------------------------------------------------------------
- */
+/* ---- The loop ----------------------------------------------------------- */
 
 /* A loop with loads, from 0 in steps of 1. */
 struct key_loop {
@@ -241,8 +237,7 @@ static void pipeline_turns(struct kernel *kernel, const struct key_loop *loop,
     replace_loads(kernel, loop);
 }
 
-/* ---- Finding things
- * ------------------------------------------------------------------------ */
+/* ---- Finding things ----------------------------------------------------- */
 
 static MlirOperation parent_of(MlirOperation op) {
     return mlirOperationGetParentOperation(op);
@@ -287,9 +282,7 @@ static MlirOperation only_dot(MlirOperation load, bool transposed) {
     return fits ? user : (MlirOperation){NULL};
 }
 
-/* ---- A kernel
- * -------------------------------------------------------------------------------
- */
+/* ---- A kernel ----------------------------------------------------------- */
 
 /* Copies the tiles that are loaded once, in front of the loops. */
 static void pipeline_resident(struct kernel *kernel, MlirOperation load) {
@@ -401,11 +394,12 @@ static bool pipeline_kernel(struct kernel *kernel, struct diag_sink *diags) {
 
 /* pipeline
  * requires     attn.load in the kernel's body (resident) or directly in an
- * scf.for that counts from 0 by 1, whose rows are pure functions of the loop's
- * counter; attn.stages on the kernel (1 where absent); kernels with
- * attn.consumers are those of pipeline-sm90.h; establishes  attn.shared buffers
- * with their places, cp.async copies, waits and barriers; attn.shared_bytes; no
- * attn.load is left; breaks       nothing. */
+ *              scf.for that counts from 0 by 1, whose rows are pure functions of
+ *              the loop's counter; attn.stages on the kernel (1 where absent);
+ *              kernels with attn.consumers are those of pipeline-sm90.h;
+ * establishes  attn.shared buffers with their places, cp.async copies, waits and
+ *              barriers; attn.shared_bytes; no attn.load is left;
+ * breaks       nothing. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     size_t count = 0;
     MlirOperation *funcs =

@@ -24,8 +24,7 @@ void role_name_section(struct roles *r, MlirOperation op, const char *text) {
     ir_set_attr(op, "attn.section", ir_attr_string(r->b.context, text));
 }
 
-/* ---- Scopes
- * ------------------------------------------------------------------ */
+/* ---- Scopes ------------------------------------------------------------- */
 
 MlirValue role_image(const struct scope *scope, MlirValue value) {
     MlirValue found = ir_map_get(scope->inner, value);
@@ -62,8 +61,7 @@ MlirValue role_slice(struct roles *r, struct scope *scope, MlirValue value) {
     return role_image(scope, value);
 }
 
-/* ---- Rings
- * ------------------------------------------------------------------- */
+/* ---- Rings -------------------------------------------------------------- */
 
 struct ring role_ring_next(struct roles *r, struct ring ring, int stages) {
     struct ir_builder *b = &r->b;
@@ -89,8 +87,7 @@ void role_wait_empty(struct roles *r, MlirValue empty, struct ring ring) {
     ir_mbarrier_wait(&r->b, empty, ring.stage, parity);
 }
 
-/* ---- What stands in front of the key loop
- * ------------------------------------------ */
+/* ---- What stands in front of the key loop ------------------------------- */
 
 /* Copies what stands in front of the key loop for tile number `tile`; loads are
  * left out, each role has its own.  `known`: the coordinates (NULL: computed).
@@ -122,8 +119,7 @@ static struct scope tile_head(struct roles *r, MlirValue tile,
     return scope;
 }
 
-/* ---- The loop over tiles
- * ------------------------------------------------------------- */
+/* ---- The loop over tiles ------------------------------------------------ */
 
 enum { MAX_CARRIED = 10, OWN_TILE = 0, OWN_SLOT, OWN_PARITY, OWN_COUNT };
 

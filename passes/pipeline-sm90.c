@@ -40,8 +40,7 @@
 #include "passes/pipeline-sm90-roles.h"
 #include "passes/plan.h"
 
-/* ---- Shared memory
- * ------------------------------------------------------------ */
+/* ---- Shared memory ------------------------------------------------------ */
 
 /* Bytes of a swizzled panel row: the widest that divides rows of `columns`
  * elements. */
@@ -116,8 +115,7 @@ static void emit_shared(struct roles *r) {
     ir_barrier(b);
 }
 
-/* ---- Taking the kernel apart
- * ----------------------------------------------------------- */
+/* ---- Taking the kernel apart -------------------------------------------- */
 
 static bool refuse(struct diag_sink *diags, const char *what) {
     diag_error(diags, SOURCE_NOWHERE, "pipeline: %s", what);
@@ -208,8 +206,7 @@ static void erase_old(struct roles *r) {
         ir_erase(r->before.data[i]);
 }
 
-/* ---- The new kernel
- * ----------------------------------------------------------------------- */
+/* ---- The new kernel ----------------------------------------------------- */
 
 static MlirValue size_arg(struct roles *r, const char *kind) {
     size_t i = 0;

@@ -29,21 +29,21 @@
 
 /* The ops of one softmax step that this pass looks at. */
 struct step {
-    MlirOperation row_max;  /* vector.multi_reduction of x */
-    MlirValue x, c;         /* scores, their factor as a splat row */
+    MlirOperation row_max; /* vector.multi_reduction of x */
+    MlirValue x, c;        /* scores, their factor as a splat row */
     double factor;
-    MlirValue m_old, m_new; /* m_new = maxnumf(m_old, mul_rp(rowmax(x), c)) */
-    MlirValue alpha;        /* exp2(m_old - m_new) */
-    MlirOperation scale_l;  /* l * alpha */
+    MlirValue m_old, m_new;  /* m_new = maxnumf(m_old, mul_rp(rowmax(x), c)) */
+    MlirValue alpha;         /* exp2(m_old - m_new) */
+    MlirOperation scale_l;   /* l * alpha */
     MlirOperation scale_acc; /* acc * alpha */
 };
 
-/* ---- Recognising -------------------------------------------------------------- */
+/* ---- Recognising -------------------------------------------------------- */
 
 /* The only user of `value` called `name`; null when there is none. */
 static MlirOperation user(MlirValue value, const char *name) {
-    for (MlirOpOperand use = mlirValueGetFirstUse(value); !mlirOpOperandIsNull(use);
-         use = mlirOpOperandGetNextUse(use))
+    for (MlirOpOperand use = mlirValueGetFirstUse(value);
+         !mlirOpOperandIsNull(use); use = mlirOpOperandGetNextUse(use))
         if (ir_is_op(mlirOpOperandGetOwner(use), name))
             return mlirOpOperandGetOwner(use);
     return (MlirOperation){NULL};
@@ -51,10 +51,11 @@ static MlirOperation user(MlirValue value, const char *name) {
 
 /* alpha: the exp2 of a difference whose left side is the old reference. */
 static bool find_alpha(struct step *step) {
-    for (MlirOpOperand use = mlirValueGetFirstUse(step->m_old); !mlirOpOperandIsNull(use);
-         use = mlirOpOperandGetNextUse(use)) {
+    for (MlirOpOperand use = mlirValueGetFirstUse(step->m_old);
+         !mlirOpOperandIsNull(use); use = mlirOpOperandGetNextUse(use)) {
         MlirOperation difference = mlirOpOperandGetOwner(use);
-        if (!ir_is_op(difference, "arith.subf") || mlirOpOperandGetOperandNumber(use) != 0)
+        if (!ir_is_op(difference, "arith.subf") ||
+            mlirOpOperandGetOperandNumber(use) != 0)
             continue;
         MlirOperation exp2 = user(ir_result(difference, 0), "math.exp2");
         if (mlirOperationIsNull(exp2))
@@ -68,20 +69,22 @@ static bool find_alpha(struct step *step) {
 /* The multiplications by broadcast alpha: of l (Mx4) and of the accumulator. */
 static bool find_scalings(struct step *step) {
     step->scale_l = step->scale_acc = (MlirOperation){NULL};
-    for (MlirOpOperand use = mlirValueGetFirstUse(step->alpha); !mlirOpOperandIsNull(use);
-         use = mlirOpOperandGetNextUse(use)) {
+    for (MlirOpOperand use = mlirValueGetFirstUse(step->alpha);
+         !mlirOpOperandIsNull(use); use = mlirOpOperandGetNextUse(use)) {
         MlirOperation wide = mlirOpOperandGetOwner(use);
         if (!ir_is_op(wide, "vector.broadcast"))
             return false;
         MlirOperation product = user(ir_result(wide, 0), "arith.mulf");
         if (mlirOperationIsNull(product))
             return false;
-        if (mlirOperationIsNull(user(ir_result(product, 0), "attn.partial_sum")))
+        if (mlirOperationIsNull(
+                user(ir_result(product, 0), "attn.partial_sum")))
             step->scale_acc = product;
         else
             step->scale_l = product;
     }
-    return !mlirOperationIsNull(step->scale_l) && !mlirOperationIsNull(step->scale_acc);
+    return !mlirOperationIsNull(step->scale_l) &&
+           !mlirOperationIsNull(step->scale_acc);
 }
 
 /* Fills `step` from the op that brings the row maximum to log2 units. */
@@ -102,10 +105,11 @@ static bool match(MlirOperation bound, struct step *step) {
     return find_alpha(step) && find_scalings(step);
 }
 
-/* ---- Rewriting ---------------------------------------------------------------- */
+/* ---- Rewriting ---------------------------------------------------------- */
 
 /* Did any score pass its row's limit? */
-static MlirValue emit_vote(struct ir_builder *b, const struct step *step, double tau) {
+static MlirValue emit_vote(struct ir_builder *b, const struct step *step,
+                           double tau) {
     MlirType row = mlirValueGetType(step->m_old);
     MlirType i32 = ir_type_i32(b->context);
     MlirType row_bits = ir_with_element(row, i32);
@@ -119,11 +123,12 @@ static MlirValue emit_vote(struct ir_builder *b, const struct step *step, double
 }
 
 /* The exact update; yields m, alpha and the scaled l. */
-static void emit_exact(struct ir_builder *b, const struct step *step, MlirValue l,
-                       MlirValue out_values[3]) {
+static void emit_exact(struct ir_builder *b, const struct step *step,
+                       MlirValue l, MlirValue out_values[3]) {
     MlirType row = mlirValueGetType(step->m_old);
     MlirValue row_max = ir_reduce_columns(b, IR_REDUCE_MAXNUMF, step->x);
-    MlirValue m = ir_maxnumf(b, step->m_old, ir_mul_rp(b, row_max, ir_splat(b, row, step->factor)));
+    MlirValue m = ir_maxnumf(
+        b, step->m_old, ir_mul_rp(b, row_max, ir_splat(b, row, step->factor)));
     MlirValue alpha = ir_exp2(b, ir_subf(b, step->m_old, m));
     out_values[0] = m;
     out_values[1] = alpha;
@@ -133,14 +138,16 @@ static void emit_exact(struct ir_builder *b, const struct step *step, MlirValue 
 /* The operand of a scaling that is not alpha. */
 static MlirValue scaled_operand(MlirOperation product, MlirValue alpha) {
     MlirOperation wide = ir_def_op(ir_operand(product, 1), "vector.broadcast");
-    bool second = !mlirOperationIsNull(wide) && mlirValueEqual(ir_operand(wide, 0), alpha);
+    bool second = !mlirOperationIsNull(wide) &&
+                  mlirValueEqual(ir_operand(wide, 0), alpha);
     return ir_operand(product, second ? 0 : 1);
 }
 
 static void rewrite(struct ir_builder *b, const struct step *step, double tau) {
     MlirValue l = scaled_operand(step->scale_l, step->alpha);
     MlirValue acc = scaled_operand(step->scale_acc, step->alpha);
-    MlirType row = mlirValueGetType(step->m_old), acc_type = mlirValueGetType(acc);
+    MlirType row = mlirValueGetType(step->m_old),
+             acc_type = mlirValueGetType(acc);
     MlirType types[] = {row, row, mlirValueGetType(l)};
 
     ir_before(b, step->row_max);
@@ -168,19 +175,22 @@ static void rewrite(struct ir_builder *b, const struct step *step, double tau) {
 static double threshold_of(MlirOperation op) {
     while (!ir_is_op(op, "func.func"))
         op = mlirOperationGetParentOperation(op);
-    MlirAttribute tau = mlirOperationGetAttributeByName(op, ir_ref("attn.rescale_threshold"));
+    MlirAttribute tau =
+        mlirOperationGetAttributeByName(op, ir_ref("attn.rescale_threshold"));
     return mlirAttributeIsNull(tau) ? 0 : mlirFloatAttrGetValueDouble(tau);
 }
 
 /* rescale
- * requires     softmax steps as online-softmax spells them, the factor a positive constant
- *              (as fold-scale leaves it);
- * establishes  m, l and acc change only in arms guarded by a vote of the warp; P is at
- *              most 2^tau, tau from the kernel's attn.rescale_threshold;
- * breaks       nothing; steps of another form and kernels with tau = 0 stay as they are. */
+ * requires     softmax steps as online-softmax spells them, the factor a
+ *              positive constant (as fold-scale leaves it);
+ * establishes  m, l and acc change only in arms guarded by a vote of the warp; P
+ *              is at most 2^tau, tau from the kernel's attn.rescale_threshold;
+ * breaks       nothing; steps of another form and kernels with tau = 0 stay as
+ *              they are. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     size_t count = 0;
-    MlirOperation *bounds = ir_collect(ctx->scratch, module, "attn.mul_rp", &count);
+    MlirOperation *bounds =
+        ir_collect(ctx->scratch, module, "attn.mul_rp", &count);
     struct ir_builder b;
     ir_builder_init(&b, mlirOperationGetContext(module), ctx->scratch);
     for (size_t i = 0; i < count; i++) {
@@ -196,4 +206,5 @@ static bool run(struct pass_ctx *ctx, MlirOperation module) {
 }
 
 const struct pass pass_rescale = {
-    "rescale", "the reference maximum moves only when it grew by more than tau", run, NULL};
+    "rescale", "the reference maximum moves only when it grew by more than tau",
+    run, NULL};

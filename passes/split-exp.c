@@ -30,8 +30,7 @@
 #include "passes/minimax.h"
 #include "passes/pass.h"
 
-/* ---- Recognising
- * -------------------------------------------------------------- */
+/* ---- Recognising -------------------------------------------------------- */
 
 /* The only user of `value` called `name`; null when there is none. */
 static MlirOperation user(MlirValue value, const char *name) {
@@ -51,8 +50,7 @@ static MlirOperation narrowing_of(MlirOperation exp2) {
     return summed ? user(p, "arith.truncf") : (MlirOperation){NULL};
 }
 
-/* ---- Rewriting
- * ---------------------------------------------------------------- */
+/* ---- Rewriting ---------------------------------------------------------- */
 
 /* Fills `out_units` with an even spread of the share over `count` units. */
 static size_t choose_units(double share, int32_t count, int32_t *out_units) {
@@ -95,7 +93,8 @@ static double share_of(MlirOperation op) {
 /* split-exp
  * requires     softmax steps as online-softmax and rescale spell them;
  * establishes  the kernel's attn.exp_poly of each P, rounded to whole units of
- * columns, is computed by polynomials: attn.exp2_split instead of math.exp2;
+ *              columns, is computed by polynomials: attn.exp2_split instead of
+ *              math.exp2;
  * breaks       nothing; kernels without a share stay as they are. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     size_t count = 0;

@@ -11,8 +11,9 @@
 
 /* clang-format off */
 static const struct target_limits rows[] = {
-    /* name, shared memory: CTA, SM, largest SM, reserved a CTA; registers: thread,
-     * SM; threads; has: consumers, exp_poly, rescale_threshold, dynamic order */
+    /* name, shared memory: CTA, SM, largest SM, reserved a CTA; registers:
+     * thread, SM; threads; has: consumers, exp_poly, rescale_threshold, dynamic
+     * order */
     {"sm_80",  163 * 1024, 164 * 1024, 228 * 1024, 1024, 255, 65536, 1024,
      false, true,  true, false},
     {"sm_90a", 227 * 1024, 228 * 1024, 228 * 1024, 1024, 255, 65536, 1024,

@@ -4,10 +4,12 @@
  * Threads classify one key block each, 32·W at a time, from the last block
  * down:
  *
- *     thread t       class of block last - t           (t beyond the range:
- * skip) ballot         one word a warp -> shared `words` barrier rank kept
- * blocks of warps before + kept lanes before -> list[rank] barrier loop over
- * the list, in the same order in every run
+ *     thread t   class of block last - t (t beyond the range: skip)
+ *     ballot     one word a warp -> shared `words`
+ *     barrier
+ *     rank       kept blocks of warps before + kept lanes before -> list[rank]
+ *     barrier
+ *     loop       over the list, in the same order in every run
  *
  * An entry is block·2 + (1 if the block is whole).  `words` is written again
  * only after every thread has passed the second barrier, `list` after the first

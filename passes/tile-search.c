@@ -4,13 +4,13 @@
  * A while loop whose first part is the search for the next block that is kept,
  * from the last one down, 32 blocks at a time:
  *
- *     lane l         class of block base - l
- *     run, whole     ballots: blocks of this chunk that are still to come;
- * whole ones base           last block of the next chunk
+ *     lane l       class of block base - l
+ *     run, whole   ballots: blocks of this chunk still to come; whole ones
+ *     base         last block of the next chunk
  *
  *     while (run == 0 && base >= first_block) { classify; base -= 32 }
- *     lane = cttz(run); entry = (base + 32 - lane)·2 + whole[lane]; run &= run
- * - 1
+ *     lane = cttz(run); run &= run - 1
+ *     entry = (base + 32 - lane)·2 + whole[lane]
  *
  * `pipeline` gives the search to the producer warp and hands `entry` to the
  * consumers beside the K block.  The classes are those of the whole CTA's query

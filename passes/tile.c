@@ -69,8 +69,7 @@ MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first) {
     return block_class;
 }
 
-/* ---- One key block
- * ----------------------------------------------------------- */
+/* ---- One key block ------------------------------------------------------ */
 
 /* local + first: positions, which are not negative and do not wrap around; the
  * attribute has a number that divides the first one. */
@@ -351,8 +350,7 @@ void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
         state[i] = ir_result(loop.op, i);
 }
 
-/* ---- The kernel around the loop
- * ------------------------------------------------ */
+/* ---- The kernel around the loop ----------------------------------------- */
 
 MlirValue tile_size(struct tile_kernel *kernel, const char *kind) {
     size_t i = 0;
@@ -553,8 +551,7 @@ static void emit_kernel(struct tile_kernel *kernel) {
     emit_epilogue(kernel, state);
 }
 
-/* ---- The pass
- * -------------------------------------------------------------------- */
+/* ---- The pass ----------------------------------------------------------- */
 
 static void set_grid(MlirOperation func, struct arena *arena, int tile_m) {
     const char *words[PLAN_TILE_WORDS];
@@ -617,11 +614,13 @@ static bool tile_function(struct pass_ctx *ctx, MlirOperation module,
 
 /* tile
  * requires     functions with one attn.attention in their entry block; scalar
- * functions mask, score, classify, kv_bounds with one block each; establishes
- * kernels over tiles: loads, dots, one attn.softmax_step per key block,
- *              softmax_finish, stores; attn.kernel, attn.grid and the plan as
- * attributes; values that do not change in a loop stand in front of it; breaks
- * nothing: summary kernels are left alone, the inlined functions are erased. */
+ *              functions mask, score, classify, kv_bounds with one block each;
+ * establishes  kernels over tiles: loads, dots, one attn.softmax_step per key
+ *              block, softmax_finish, stores; attn.kernel, attn.grid and the
+ *              plan as attributes; values that do not change in a loop stand in
+ *              front of it;
+ * breaks       nothing: summary kernels are left alone, the inlined functions
+ *              are erased. */
 static bool run(struct pass_ctx *ctx, MlirOperation module) {
     size_t count = 0;
     MlirOperation *attentions =

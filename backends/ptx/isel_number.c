@@ -1,10 +1,11 @@
 /* Elements of a run that are equal are computed once.
  *
  * What depends on q - kv only has the same value all along a diagonal: element
- * (i, j) of a lane is 8 i rows and 8 j columns from its first one, so (i, j) and
- * (i + 1, j + 1) agree.  A distance of positions stays "register + constant", and an
- * operation on elements that were seen before gives the result of that time: about
- * half of the conversions, products and loads of a relative bias.
+ * (i, j) of a lane is 8 i rows and 8 j columns from its first one, so (i, j)
+ * and (i + 1, j + 1) agree.  A distance of positions stays "register +
+ * constant", and an operation on elements that were seen before gives the
+ * result of that time: about half of the conversions, products and loads of a
+ * relative bias.
  *
  * Only members whose inputs cannot change inside the run take part: no tiles in
  * registers, which a later member may overwrite in place. */
@@ -43,7 +44,8 @@ static uint64_t hash_key(const struct number_key *key) {
     return hash;
 }
 
-static bool same_operand(const struct ptx_operand *a, const struct ptx_operand *b) {
+static bool same_operand(const struct ptx_operand *a,
+                         const struct ptx_operand *b) {
     return a->kind == b->kind && a->reg == b->reg && a->value == b->value;
 }
 
@@ -57,7 +59,8 @@ static bool same_key(const struct number_key *a, const struct number_key *b) {
 }
 
 /* The entry of a key, or the free one where it belongs. */
-static struct entry *find(struct numbering *numbers, const struct number_key *key) {
+static struct entry *find(struct numbering *numbers,
+                          const struct number_key *key) {
     for (size_t slot = hash_key(key);; slot++) {
         struct entry *entry = &numbers->entries[slot & (numbers->capacity - 1)];
         if (!entry->key.op || same_key(&entry->key, key))
@@ -68,13 +71,15 @@ static struct entry *find(struct numbering *numbers, const struct number_key *ke
 static void grow(struct numbering *numbers) {
     struct numbering old = *numbers;
     numbers->capacity *= 2;
-    numbers->entries = ARENA_NEW_ARRAY(numbers->arena, struct entry, numbers->capacity);
+    numbers->entries =
+        ARENA_NEW_ARRAY(numbers->arena, struct entry, numbers->capacity);
     for (size_t i = 0; i < old.capacity; i++)
         if (old.entries[i].key.op)
             *find(numbers, &old.entries[i].key) = old.entries[i];
 }
 
-struct ptx_operand numbering_find(struct numbering *numbers, const struct number_key *key) {
+struct ptx_operand numbering_find(struct numbering *numbers,
+                                  const struct number_key *key) {
     return find(numbers, key)->result;
 }
 
@@ -93,19 +98,23 @@ static const char sum_of_positions, difference_of_positions, limit_of_positions,
     real_position, real_sum;
 
 static struct ptx_operand part(struct ptx_operand operand) {
-    return (struct ptx_operand){.kind = operand.reg ? PTX_OPERAND_REG : PTX_OPERAND_NONE,
+    return (struct ptx_operand){.kind = operand.reg ? PTX_OPERAND_REG
+                                                    : PTX_OPERAND_NONE,
                                 .reg = operand.reg};
 }
 
 /* x + y or x - y of two registers, made once. */
-static struct ptx_operand combine(struct isel *is, struct numbering *numbers, bool subtract,
-                                  struct ptx_operand x, struct ptx_operand y) {
-    struct number_key key = {
-        .op = subtract ? &difference_of_positions : &sum_of_positions, .in = {x, y}};
+static struct ptx_operand combine(struct isel *is, struct numbering *numbers,
+                                  bool subtract, struct ptx_operand x,
+                                  struct ptx_operand y) {
+    struct number_key key = {.op = subtract ? &difference_of_positions
+                                            : &sum_of_positions,
+                             .in = {x, y}};
     struct ptx_operand known = numbering_find(numbers, &key);
     if (ptx_is_reg(known))
         return known;
-    known = ptx_def(is->kernel, subtract ? PTX_SUB_S32 : PTX_ADD_S32, "diagonal", x, y);
+    known = ptx_def(is->kernel, subtract ? PTX_SUB_S32 : PTX_ADD_S32,
+                    "diagonal", x, y);
     numbering_add(numbers, &key, known);
     return known;
 }
@@ -125,8 +134,8 @@ bool numbering_affine(struct isel *is, struct numbering *numbers, bool subtract,
     return true;
 }
 
-bool numbering_convert(struct isel *is, struct numbering *numbers, struct ptx_operand x,
-                       struct ptx_operand *out_result) {
+bool numbering_convert(struct isel *is, struct numbering *numbers,
+                       struct ptx_operand x, struct ptx_operand *out_result) {
     if (x.kind != PTX_OPERAND_ADDRESS)
         return false;
     struct number_key key = {.op = &real_position, .in = {part(x)}};
@@ -143,7 +152,8 @@ bool numbering_convert(struct isel *is, struct numbering *numbers, struct ptx_op
     *out_result = numbering_find(numbers, &sum);
     if (ptx_is_reg(*out_result))
         return true;
-    *out_result = ptx_def(is->kernel, PTX_ADD_RN_F32, "distance", base, ptx_f32((float)x.value));
+    *out_result = ptx_def(is->kernel, PTX_ADD_RN_F32, "distance", base,
+                          ptx_f32((float)x.value));
     numbering_add(numbers, &sum, *out_result);
     return true;
 }

@@ -6,8 +6,8 @@
 
 enum { NUMBER_OPERANDS = 4 };
 
-/* What an element is: an operation (any address that stands for it, not NULL) on
- * operands; missing ones are zero. */
+/* What an element is: an operation (any address that stands for it, not NULL)
+ * on operands; missing ones are zero. */
 struct number_key {
     const void *op;
     struct ptx_operand in[NUMBER_OPERANDS];
@@ -17,7 +17,8 @@ struct number_key {
 struct numbering *numbering_create(struct arena *arena);
 
 /* The result of an equal element, or an operand of no kind. */
-struct ptx_operand numbering_find(struct numbering *numbers, const struct number_key *key);
+struct ptx_operand numbering_find(struct numbering *numbers,
+                                  const struct number_key *key);
 /* Enters the result of an element. */
 void numbering_add(struct numbering *numbers, const struct number_key *key,
                    struct ptx_operand result);
@@ -27,10 +28,11 @@ bool numbering_affine(struct isel *is, struct numbering *numbers, bool subtract,
                       struct ptx_operand x, struct ptx_operand y,
                       struct ptx_operand *out_result);
 
-/* f32(base + c) as f32(base) + c, f32(base) being converted once; false for other operands.
- * The same bits while |base + c| <= 2^24, where f32 holds every whole number. */
-bool numbering_convert(struct isel *is, struct numbering *numbers, struct ptx_operand x,
-                       struct ptx_operand *out_result);
+/* f32(base + c) as f32(base) + c, f32(base) being converted once; false for
+ * other operands. The same bits while |base + c| <= 2^24, where f32 holds every
+ * whole number. */
+bool numbering_convert(struct isel *is, struct numbering *numbers,
+                       struct ptx_operand x, struct ptx_operand *out_result);
 
 /* One side of a comparison: an affine operand with its range. */
 struct compared {

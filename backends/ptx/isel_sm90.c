@@ -1,23 +1,26 @@
 /* mbarriers, TMA copies and warp roles: one or two instructions each.
  *
- * Tiles of attn.shared with swizzle_bytes lie as TMA writes and wgmma reads them:
+ * Tiles of attn.shared with swizzle_bytes lie as TMA writes and wgmma reads
+ * them:
  *
  *     panel 0: rows 0..R-1, the first swizzle_bytes of each      swizzled by the copy
  *     panel 1: rows 0..R-1, the next ones
  *
- * One copy fills all panels: the tensor map sees a head as {panel columns, rows, panels}
- * (support/kernel_info.h).  Rows outside the tensor are zeros, and count as bytes. */
+ * One copy fills all panels: the tensor map sees a head as {panel columns,
+ * rows, panels} (support/kernel_info.h).  Rows outside the tensor are zeros,
+ * and count as bytes. */
 #include <string.h>
 
 #include "backends/ptx/isel.h"
 
-/* ---- Panels ------------------------------------------------------------------------ */
+/* ---- Panels ------------------------------------------------------------- */
 
 void lower_panels(struct isel *is, MlirOperation op, struct shared_view *view) {
     int bytes = (int)ir_int_attr(op, "swizzle_bytes", 0);
     view->swizzle_bytes = bytes;
     if (bytes != 128 && bytes != 64 && bytes != 32) {
-        isel_error(is, op, "attn.shared '%s': swizzle_bytes is %d, not 128, 64 or 32",
+        isel_error(is, op,
+                   "attn.shared '%s': swizzle_bytes is %d, not 128, 64 or 32",
                    view->name, bytes);
         return;
     }
@@ -26,11 +29,14 @@ void lower_panels(struct isel *is, MlirOperation op, struct shared_view *view) {
     is->kernel->uses_panels = true;
     if (view->byte_offset % 1024 != 0 || view->rows % 8 != 0 ||
         view->columns * view->bytes % bytes != 0)
-        isel_error(is, op, "attn.shared '%s': panels need an offset that is a multiple of 1024, "
-                   "a multiple of 8 rows, and rows of whole panels", view->name);
+        isel_error(is, op,
+                   "attn.shared '%s': panels need an offset that is a multiple "
+                   "of 1024, "
+                   "a multiple of 8 rows, and rows of whole panels",
+                   view->name);
 }
 
-/* ---- mbarriers --------------------------------------------------------------------- */
+/* ---- mbarriers ---------------------------------------------------------- */
 
 void lower_mbarriers(struct isel *is, MlirOperation op) {
     struct shared_view *view = ARENA_NEW(is->arena, struct shared_view);
@@ -46,23 +52,25 @@ void lower_mbarriers(struct isel *is, MlirOperation op) {
 }
 
 /* Address of mbarrier `index`. */
-static struct ptx_operand mbarrier_address(struct isel *is, MlirValue barriers, MlirValue index) {
+static struct ptx_operand mbarrier_address(struct isel *is, MlirValue barriers,
+                                           MlirValue index) {
     const struct shared_view *view = isel_shared(is, barriers);
     struct ptx_operand number = isel_scalar(is, index);
     if (number.kind == PTX_OPERAND_IMM)
         return ptx_address(isel_smem(is), view->byte_offset + 8 * number.value);
-    struct ptx_operand at = ptx_def(is->kernel, PTX_MAD_LO_S32, "bar", number, ptx_imm(8),
-                                    isel_smem(is));
+    struct ptx_operand at = ptx_def(is->kernel, PTX_MAD_LO_S32, "bar", number,
+                                    ptx_imm(8), isel_smem(is));
     return ptx_address(at, view->byte_offset);
 }
 
 void lower_mbarrier_init(struct isel *is, MlirOperation op) {
     const struct shared_view *view = isel_shared(is, ir_operand(op, 0));
-    ptx_comment(is->kernel, PTX_COMMENT, "%s: %d of %d arrivals", view->name, view->rows,
-                view->arrivals);
+    ptx_comment(is->kernel, PTX_COMMENT, "%s: %d of %d arrivals", view->name,
+                view->rows, view->arrivals);
     for (int i = 0; i < view->rows; i++)
         ptx_put(is->kernel, PTX_MBARRIER_INIT, PTX_NOTHING,
-                ptx_address(isel_smem(is), view->byte_offset + 8 * i), ptx_imm(view->arrivals));
+                ptx_address(isel_smem(is), view->byte_offset + 8 * i),
+                ptx_imm(view->arrivals));
 }
 
 void lower_fence_mbarrier_init(struct isel *is, MlirOperation op) {
@@ -73,11 +81,14 @@ void lower_fence_mbarrier_init(struct isel *is, MlirOperation op) {
 void lower_mbarrier_wait(struct isel *is, MlirOperation op) {
     struct ptx_kernel *k = is->kernel;
     const struct shared_view *view = isel_shared(is, ir_operand(op, 0));
-    struct ptx_operand at = mbarrier_address(is, ir_operand(op, 0), ir_operand(op, 1));
+    struct ptx_operand at =
+        mbarrier_address(is, ir_operand(op, 0), ir_operand(op, 1));
     struct ptx_operand parity = isel_scalar(is, ir_operand(op, 2));
-    struct ptx_operand wait = ptx_label_new(k, arena_printf(is->arena, "wait_%s", view->name));
+    struct ptx_operand wait =
+        ptx_label_new(k, arena_printf(is->arena, "wait_%s", view->name));
     ptx_put(k, PTX_LABEL, PTX_NOTHING, wait);
-    struct ptx_operand done = ptx_def(k, PTX_MBARRIER_TRY_WAIT, "done", at, parity);
+    struct ptx_operand done =
+        ptx_def(k, PTX_MBARRIER_TRY_WAIT, "done", at, parity);
     ptx_guard(ptx_put(k, PTX_BRA_UNI, PTX_NOTHING, wait), done, true);
     isel_release(is, op);
 }
@@ -88,33 +99,37 @@ static struct ptx_operand elected(struct isel *is) {
     if (known)
         return *known;
     struct ptx_inst *saved = isel_entry_begin(is);
-    struct ptx_operand reg = ptx_def(is->kernel, PTX_ELECT, "elected", PTX_NOTHING);
+    struct ptx_operand reg =
+        ptx_def(is->kernel, PTX_ELECT, "elected", PTX_NOTHING);
     isel_entry_end(is, saved);
     isel_constant_add(is, "elected", 0, 0, 0, 0, reg);
     return reg;
 }
 
 void lower_mbarrier_arrive(struct isel *is, MlirOperation op) {
-    struct ptx_operand at = mbarrier_address(is, ir_operand(op, 0), ir_operand(op, 1));
+    struct ptx_operand at =
+        mbarrier_address(is, ir_operand(op, 0), ir_operand(op, 1));
     struct ptx_operand lane =
         ir_has_attr(op, "single") ? PTX_NOTHING : isel_first_lane(is);
-    struct ptx_inst *arrive = ptx_put(is->kernel, PTX_MBARRIER_ARRIVE, PTX_NOTHING, at);
+    struct ptx_inst *arrive =
+        ptx_put(is->kernel, PTX_MBARRIER_ARRIVE, PTX_NOTHING, at);
     if (ptx_is_reg(lane))
         ptx_guard(arrive, lane, false);
     isel_release(is, op);
 }
 
 void lower_mbarrier_expect_tx(struct isel *is, MlirOperation op) {
-    struct ptx_operand at = mbarrier_address(is, ir_operand(op, 0), ir_operand(op, 1));
+    struct ptx_operand at =
+        mbarrier_address(is, ir_operand(op, 0), ir_operand(op, 1));
     ptx_put(is->kernel, PTX_MBARRIER_EXPECT_TX, PTX_NOTHING, at,
             ptx_imm(ir_int_attr(op, "bytes", 0)));
     isel_release(is, op);
 }
 
-/* ---- TMA --------------------------------------------------------------------------- */
+/* ---- TMA ---------------------------------------------------------------- */
 
-/* Adds the parameter behind the maps there are, in front of all others: a map that
- * straddles two 128-byte lines is slow to fetch. */
+/* Adds the parameter behind the maps there are, in front of all others: a map
+ * that straddles two 128-byte lines is slow to fetch. */
 static void declare_map(struct isel *is, struct ptx_tensor_map map) {
     struct ptx_kernel *k = is->kernel;
     size_t place = k->maps.count;
@@ -128,8 +143,8 @@ static void declare_map(struct isel *is, struct ptx_tensor_map map) {
     k->params.data[place] = param;
 }
 
-/* The address of the tensor map for boxes like the tile's; declared on first use, and
- * fetched at the start by the first thread. */
+/* The address of the tensor map for boxes like the tile's; declared on first
+ * use, and fetched at the start by the first thread. */
 static struct ptx_operand tensor_map(struct isel *is,
                                      const struct argument *arg,
                                      const struct shared_view *view,
@@ -142,17 +157,20 @@ static struct ptx_operand tensor_map(struct isel *is,
     bool first = true;
     for (size_t i = 0; i < is->kernel->maps.count; i++)
         first = first && is->kernel->maps.data[i].argument != index;
-    const char *name = arena_printf(is->arena, first ? "%s_map" : "%s_map_%d", arg->stem,
-                                    view->rows);
+    const char *name = arena_printf(is->arena, first ? "%s_map" : "%s_map_%d",
+                                    arg->stem, view->rows);
     declare_map(is,
                 (struct ptx_tensor_map){index, view->rows, view->swizzle_bytes,
                                         view->panels, heads, name});
     struct ptx_operand thread = isel_thread(is);
     struct ptx_inst *saved = isel_entry_begin(is);
-    struct ptx_operand map = ptx_def(is->kernel, PTX_MOV_PARAM_ADDRESS, name, ptx_text(name));
+    struct ptx_operand map =
+        ptx_def(is->kernel, PTX_MOV_PARAM_ADDRESS, name, ptx_text(name));
     map = ptx_def(is->kernel, PTX_CVTA_PARAM, name, map);
-    struct ptx_operand starts = ptx_def(is->kernel, PTX_SETP_EQ_S32, "p", thread, ptx_imm(0));
-    ptx_guard(ptx_put(is->kernel, PTX_PREFETCH_TENSORMAP, PTX_NOTHING, map), starts, false);
+    struct ptx_operand starts =
+        ptx_def(is->kernel, PTX_SETP_EQ_S32, "p", thread, ptx_imm(0));
+    ptx_guard(ptx_put(is->kernel, PTX_PREFETCH_TENSORMAP, PTX_NOTHING, map),
+              starts, false);
     isel_entry_end(is, saved);
     isel_constant_add(is, "tensor map", index, view->rows, view->swizzle_bytes,
                       heads, map);
@@ -160,10 +178,12 @@ static struct ptx_operand tensor_map(struct isel *is,
 }
 
 /* Shared-memory address of a tile's first byte. */
-static struct ptx_operand tile_address(struct isel *is, const struct shared_view *view) {
+static struct ptx_operand tile_address(struct isel *is,
+                                       const struct shared_view *view) {
     struct ptx_operand base = isel_smem(is);
     if (ptx_is_reg(view->stage_index))
-        base = ptx_def(is->kernel, PTX_MAD_LO_S32, arena_printf(is->arena, "%s_at", view->name),
+        base = ptx_def(is->kernel, PTX_MAD_LO_S32,
+                       arena_printf(is->arena, "%s_at", view->name),
                        view->stage_index, ptx_imm(view->stage_bytes), base);
     return ptx_address(base, view->byte_offset);
 }
@@ -173,17 +193,23 @@ void lower_tma_load(struct isel *is, MlirOperation op) {
     const struct argument *arg = isel_argument(is, ir_operand(op, 0));
     const struct shared_view *view = isel_shared(is, ir_operand(op, 4));
     if (view->panels == 0 || view->rows > 256) {
-        isel_error(is, op, "attn.tma_load: '%s' must be a tile of panels with at most 256 rows",
+        isel_error(is, op,
+                   "attn.tma_load: '%s' must be a tile of panels with at most "
+                   "256 rows",
                    view->name);
         return;
     }
     int heads = ir_packed_heads(op);
     struct ptx_operand map = tensor_map(is, arg, view, heads);
     struct ptx_operand at = tile_address(is, view);
-    struct ptx_operand bar = mbarrier_address(is, ir_operand(op, 5), ir_operand(op, 6));
-    struct ptx_operand b = isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 1)), "b");
-    struct ptx_operand h = isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 2)), "h");
-    struct ptx_operand row = isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 3)), "r");
+    struct ptx_operand bar =
+        mbarrier_address(is, ir_operand(op, 5), ir_operand(op, 6));
+    struct ptx_operand b =
+        isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 1)), "b");
+    struct ptx_operand h =
+        isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 2)), "h");
+    struct ptx_operand row =
+        isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 3)), "r");
     struct ptx_operand zero = isel_in_register(is, PTX_R, ptx_imm(0), "zero");
     struct ptx_operand where[] = {zero, row, zero, h, b};
     if (heads > 1) { /* the box has rows of `heads` heads, query by query */
@@ -192,14 +218,17 @@ void lower_tma_load(struct isel *is, MlirOperation op) {
                            ptx_imm(__builtin_ctz((unsigned)heads)));
         where[3] = zero;
     }
-    struct ptx_operand *corner = ARENA_NEW_ARRAY(is->arena, struct ptx_operand, 5);
+    struct ptx_operand *corner =
+        ARENA_NEW_ARRAY(is->arena, struct ptx_operand, 5);
     memcpy(corner, where, sizeof where);
-    ptx_comment(k, PTX_COMMENT, "copy %d rows of %s to %s", view->rows, arg->stem, view->name);
-    ptx_put(k, PTX_TMA_LOAD_5D, PTX_NOTHING, at, map, ptx_vector(corner, 5), bar);
+    ptx_comment(k, PTX_COMMENT, "copy %d rows of %s to %s", view->rows,
+                arg->stem, view->name);
+    ptx_put(k, PTX_TMA_LOAD_5D, PTX_NOTHING, at, map, ptx_vector(corner, 5),
+            bar);
     isel_release(is, op);
 }
 
-/* ---- Roles ------------------------------------------------------------------------- */
+/* ---- Roles -------------------------------------------------------------- */
 
 static void bind_result(struct isel *is, MlirOperation op, enum ptx_class class,
                         struct ptx_operand operand) {
@@ -207,23 +236,29 @@ static void bind_result(struct isel *is, MlirOperation op, enum ptx_class class,
     isel_bind(is, ir_result(op, 0), storage_scalar(is, class, operand));
 }
 
-void lower_elect(struct isel *is, MlirOperation op) { bind_result(is, op, PTX_P, elected(is)); }
+void lower_elect(struct isel *is, MlirOperation op) {
+    bind_result(is, op, PTX_P, elected(is));
+}
 
 void lower_uniform(struct isel *is, MlirOperation op) {
-    struct ptx_operand x = isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 0)), "r");
-    bind_result(is, op, PTX_R, ptx_def(is->kernel, PTX_SHFL_IDX_B32, "uniform", x, ptx_imm(0)));
+    struct ptx_operand x =
+        isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 0)), "r");
+    bind_result(
+        is, op, PTX_R,
+        ptx_def(is->kernel, PTX_SHFL_IDX_B32, "uniform", x, ptx_imm(0)));
 }
 
 void lower_set_max_registers(struct isel *is, MlirOperation op) {
     const char *action = ir_text_attr(op, "action");
     bool increase = action && strcmp(action, "increase") == 0;
-    ptx_put(is->kernel, increase ? PTX_SETMAXNREG_INC : PTX_SETMAXNREG_DEC, PTX_NOTHING,
-            ptx_imm(ir_int_attr(op, "count", 0)));
+    ptx_put(is->kernel, increase ? PTX_SETMAXNREG_INC : PTX_SETMAXNREG_DEC,
+            PTX_NOTHING, ptx_imm(ir_int_attr(op, "count", 0)));
 }
 
 static void named_barrier(struct isel *is, MlirOperation op, enum ptx_op row) {
     struct ptx_operand id = isel_scalar(is, ir_operand(op, 0));
-    ptx_put(is->kernel, row, PTX_NOTHING, id, ptx_imm(ir_int_attr(op, "threads", 0)));
+    ptx_put(is->kernel, row, PTX_NOTHING, id,
+            ptx_imm(ir_int_attr(op, "threads", 0)));
     isel_release(is, op);
 }
 
@@ -237,12 +272,15 @@ void lower_bar_arrive(struct isel *is, MlirOperation op) {
 
 void lower_atomic_inc(struct isel *is, MlirOperation op) {
     struct ptx_kernel *k = is->kernel;
-    struct ptx_operand base = isel_param_global(is, isel_argument(is, ir_operand(op, 0)));
+    struct ptx_operand base =
+        isel_param_global(is, isel_argument(is, ir_operand(op, 0)));
     struct ptx_operand element = isel_scalar(is, ir_operand(op, 1));
     struct ptx_operand wrap = isel_scalar(is, ir_operand(op, 2));
     struct ptx_operand at =
         element.kind == PTX_OPERAND_IMM
             ? ptx_address(base, 4 * element.value)
-            : ptx_address(ptx_def(k, PTX_MAD_WIDE_S32, "counter", element, ptx_imm(4), base), 0);
+            : ptx_address(ptx_def(k, PTX_MAD_WIDE_S32, "counter", element,
+                                  ptx_imm(4), base),
+                          0);
     bind_result(is, op, PTX_R, ptx_def(k, PTX_ATOM_INC_U32, "drawn", at, wrap));
 }
