@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Time our kernels and PyTorch's side by side, in one process on one GPU.
 
-    python3 bench/compare.py --out bench/results/compare.json [--set fwd,flex,gqa,start]
+    python3 bench/compare.py --out bench/results/compare.json
+                             [--set fwd,flex,gqa,packed,start]
                              [--target sm_80] [--schedule '...'] [--only NAME,...]
 
 Sets: fwd    full and causal against SDPA's FlashAttention-2 and cuDNN back ends, and
@@ -9,6 +10,8 @@ Sets: fwd    full and causal against SDPA's FlashAttention-2 and cuDNN back ends
       flex   masks and scores against FlexAttention (torch.compile), B2 S8192 H16 D128
              (window 128: H32 D64)
       gqa    causal with 32 heads over 8 and 64 over 8 against the same without sharing
+      packed few queries of 64 heads over 8: heads packed into tiles against one head a
+             tile and SDPA
       start  spec text to the loaded kernel of a call (B2 S8192 H16) in a fresh process on
              one core, cold and from the disk cache; CPU time of a launch (through ctypes,
              which costs some of it)
@@ -62,22 +65,24 @@ SPECS = {
 }
 
 
-def spec_text(name, head_dim, dtype="bf16"):
-    return (f"attention {name} {{ dtype {dtype}; head_dim {head_dim}; group any; "
+def spec_text(name, head_dim, dtype="bf16", group="any"):
+    return (f"attention {name} {{ dtype {dtype}; head_dim {head_dim}; group {group}; "
             f"{SPECS[name]} }}\n")
 
 
 class Case:
     """One problem: inputs, captured tensors and FlexAttention's way to say it."""
 
-    def __init__(self, name, B, S, H, D, H_kv=None):
+    def __init__(self, name, B, S, H, D, H_kv=None, q_len=None):
         self.name, self.B, self.S, self.H, self.D = name, B, S, H, D
-        self.H_kv = H_kv or H
+        self.H_kv, self.q_len = H_kv or H, q_len or S
         g = torch.Generator(device=DEV).manual_seed(0)
 
-        def randn(heads):
-            return torch.randn(B, heads, S, D, device=DEV, dtype=torch.bfloat16, generator=g)
-        self.q, self.k, self.v = randn(H), randn(self.H_kv), randn(self.H_kv)
+        def randn(heads, length):
+            return torch.randn(B, heads, length, D, device=DEV, dtype=torch.bfloat16,
+                               generator=g)
+        self.q = randn(H, self.q_len)
+        self.k, self.v = randn(self.H_kv, S), randn(self.H_kv, S)
         self.tensors, self.score_mod, self.mask_mod = {}, None, None
         self.describe(g)
 
@@ -130,15 +135,15 @@ class Case:
         return kept / self.S ** 2
 
     def flops(self):
-        return 4 * self.B * self.H * self.S * self.S * self.D * self.density()
+        return 4 * self.B * self.H * self.q_len * self.S * self.D * self.density()
 
 
-def ours(library, case, args):
-    """(label, function, output, facts) of our kernel."""
-    program = library.compile(spec_text(case.name, case.D), target=args.target,
+def ours(library, case, args, group="any"):
+    """(label, function, output) of our kernel."""
+    program = library.compile(spec_text(case.name, case.D, group=group), target=args.target,
                               schedule=args.schedule, name=case.name + ".attn")
     o = torch.full_like(case.q, float("nan"))
-    lse = torch.empty(case.B, case.H, case.S, device=DEV, dtype=torch.float32)
+    lse = torch.empty(case.B, case.H, case.q_len, device=DEV, dtype=torch.float32)
     plan = program.load().bind(case.q, case.k, case.v, o, lse, case.tensors)
     plan.launch()
     torch.cuda.synchronize()
@@ -336,6 +341,34 @@ def start_times(library_path, args, rows):
     print(row, flush=True)
 
 
+def compare_packed(library, q_len, args, rows):
+    """Few queries of 64 heads over 8 on 4096 keys: heads packed into tiles (`group 8`)
+    against one head a tile (`group any`) and PyTorch's kernels; GB/s of K and V."""
+    case = Case("full", 64, 4096, 64, 128, 8, q_len)
+    contestants = [("packed", *ours(library, case, args, group=8)[1:]),
+                   ("single", *ours(library, case, args)[1:])]
+    refused = {}
+    for label in args.peers.split(","):
+        try:
+            contestants.append(sdpa(case, label, SDPA_BACKENDS[label]))
+        except Exception as e:  # a peer that refuses a case is a fact to report
+            refused[label] = str(e)[:300]
+    expected = contestants[1][2].double()
+    diff = {label: float((o.double() - expected).norm() / expected.norm())
+            for label, _, o in contestants}
+    assert max(diff.values()) < 0.02, diff
+    ms = contest(contestants, args)
+    row = {"case": "packed", "B": case.B, "H": case.H, "H_kv": case.H_kv, "q_len": q_len,
+           "kv_len": case.S, "D": case.D, "diff": diff, "errors": refused}
+    for label, t in ms.items():
+        row["ms_" + label] = round(t, 5)
+        row["gbs_" + label] = round(2 * case.k.numel() * 2 / t / 1e6, 1)
+    row["ratio"] = {label: round(t / ms["packed"], 4) for label, t in ms.items()
+                    if label != "packed"}
+    rows.append(row)
+    print(row, flush=True)
+
+
 def machine():
     driver = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version",
                              "--format=csv,noheader"], capture_output=True, text=True).stdout
@@ -388,6 +421,9 @@ def main():
     if "gqa" in sets:
         for heads, kv_heads in ((32, 8), (64, 8)):
             compare_groups(library, heads, kv_heads, args, rows)
+    if "packed" in sets:
+        for q_len in (1, 4, 16, 64):
+            compare_packed(library, q_len, args, rows)
     if "start" in sets:
         start_times(args.library, args, rows)
     result = {"machine": machine(), "attn": library.version(),
