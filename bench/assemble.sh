@@ -1,6 +1,6 @@
 #!/bin/sh
 # Where a cold start goes, without a GPU: seconds on one core from spec to PTX and, for each
-# kernel of the program alone (what the runtime does for sm_90a) and for all, from PTX to
+# kernel of the program alone (as the runtime does) and for all, from PTX to
 # cubin.  The best of five runs each.
 #
 #     bench/assemble.sh [BUILD] >bench/results/assemble.json

@@ -150,7 +150,7 @@ struct attn_entry_info {
     uint32_t shared_bytes;
     const char *grid; /* C expression, 1-D; 0 CTAs: not launched */
     bool conditional; /* runs for some sizes only, for the others another one
-                         has its place; attn_kernel_load may leave it to the
+                         has its place; attn_kernel_load leaves it to the
                          first call that runs it */
 };
 
@@ -200,11 +200,10 @@ ATTN_API struct attn_status *attn_program_cubin(struct attn_program *program, co
 struct attn_kernel;
 
 /* Loads the program into the calling thread's current CUDA context: all of it
- * but conditional kernels, where the assembler can leave kernels out.  The
- * first attn_workspace_size, attn_plan_create or attn_launch whose sizes run
- * one then assembles and loads it, from any thread, also while a stream is
- * captured.  If that fails the call returns why, the kernel stays as it was,
- * and a later call tries again. */
+ * but the conditional kernels.  The first attn_workspace_size, attn_plan_create
+ * or attn_launch whose sizes run one assembles and loads it, from any thread,
+ * also while a stream is captured.  If that fails the call returns why, the
+ * kernel stays as it was, and a later call tries again. */
 ATTN_API struct attn_status *attn_kernel_load(struct attn_program *program,
                                               struct attn_kernel **out_kernel);
 /* The same for the primary context of a device (the one that the CUDA runtime API

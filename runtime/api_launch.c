@@ -45,11 +45,11 @@ static struct attn_status *find_image(struct attn_program *program,
 
 /* Whether every kernel of the program can wait for the first call that runs
  * it. */
-static bool can_wait(const struct attn_program *program, const char *arch) {
-    bool waits = rt_program_is_divisible(program, arch);
+static bool can_wait(const struct attn_program *program) {
     for (size_t i = 0; i < program->info.entry_count; i++)
-        waits = waits && program->info.entries[i].conditional;
-    return waits;
+        if (!program->info.entries[i].conditional)
+            return false;
+    return true;
 }
 
 static struct attn_status *load(const struct rt_driver *driver,
@@ -61,7 +61,7 @@ static struct attn_status *load(const struct rt_driver *driver,
     rt_kernels kernels = RT_KERNELS_ALL;
     RT_TRY(rt_device_current(driver, &device));
     RT_TRY(rt_arch_for_device(program->info.target, &device, arch));
-    if (!can_wait(program, arch))
+    if (!can_wait(program))
         RT_TRY(
             find_image(program, &device, RT_KERNELS_ALWAYS, &image, &kernels));
     return rt_kernel_create(driver, &device, &program->info, image, kernels,

@@ -180,11 +180,6 @@ static bool wants_whole_program(const struct rt_jit_input *input) {
            input->arch[length - 1] == 'a';
 }
 
-/* Only where ptxas is the one way: what nvJitLink gives is whole. */
-bool rt_jit_selects(const struct rt_jit_input *input) {
-    return wants_whole_program(input);
-}
-
 /* Falls back to ptxas only where nvJitLink is missing or too old, never to get
  * a second opinion on bad code. */
 struct attn_status *rt_jit_cubin(const struct rt_jit_input *input,

@@ -6,8 +6,6 @@
 #ifndef ATTN_RUNTIME_JIT_H
 #define ATTN_RUNTIME_JIT_H
 
-#include <stdbool.h>
-
 #include "runtime/status.h"
 #include "support/strbuf.h"
 
@@ -25,10 +23,6 @@ struct rt_jit_input {
     const struct rt_cuda_source *sources;
     size_t source_count;
     const char *arch; /* "sm_90" */
-    /* Kernels that are wanted, borrowed; none: all.  The assembler may give
-     * more (rt_jit_selects). */
-    const char *const *entries;
-    size_t entry_count;
 };
 
 /* Assembles and links.  The caller frees *out_cubin with free().  ATTN_TOOLKIT
@@ -38,11 +32,7 @@ struct rt_jit_input {
 struct attn_status *rt_jit_cubin(const struct rt_jit_input *input,
                                  void **out_cubin, size_t *out_size);
 
-/* Whether rt_jit_cubin leaves out the kernels that are not wanted. */
-bool rt_jit_selects(const struct rt_jit_input *input);
-
-/* The two ways by themselves.  ptxas cannot link sources, nvJitLink assembles
- * every kernel. */
+/* The two ways by themselves.  ptxas cannot link sources. */
 struct attn_status *rt_jit_nvjitlink(const struct rt_jit_input *input,
                                      void **out_cubin, size_t *out_size);
 /* See rt_jit_nvjitlink. */

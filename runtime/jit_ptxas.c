@@ -94,33 +94,17 @@ static int run_tool(const char *tool, char *const arguments[],
     return waited < 0 ? 0 : WIFEXITED(state) ? WEXITSTATUS(state) : -1;
 }
 
-/* The command line, in the folder's arena: `-e` for each kernel wanted, without
- * any ptxas assembles all. */
-static char **arguments_of(const struct rt_jit_input *input,
-                           const struct workdir *dir) {
-    char **list =
-        ARENA_NEW_ARRAY(dir->arena, char *, 6 + 2 * input->entry_count);
-    size_t count = 0;
-    list[count++] = (char *)"ptxas";
-    list[count++] = arena_printf(dir->arena, "-arch=%s", input->arch);
-    for (size_t i = 0; i < input->entry_count; i++) {
-        list[count++] = (char *)"-e";
-        list[count++] = arena_strdup(dir->arena, input->entries[i]);
-    }
-    list[count++] = dir->ptx;
-    list[count++] = (char *)"-o";
-    list[count++] = dir->cubin;
-    list[count] = NULL;
-    return list;
-}
-
 /* Writes, runs, reads.  A tool that does not know the architecture counts as
  * missing. */
 static struct attn_status *assemble(const struct rt_jit_input *input,
                                     const char *tool, const struct workdir *dir,
                                     struct strbuf *cubin) {
+    char arch[32];
+    snprintf(arch, sizeof arch, "-arch=%.24s", input->arch);
+    char *arguments[] = {(char *)"ptxas", arch,       dir->ptx,
+                         (char *)"-o",    dir->cubin, NULL};
     RT_TRY(write_file(dir->ptx, input->ptx, input->ptx_size));
-    int result = run_tool(tool, arguments_of(input, dir), dir->log);
+    int result = run_tool(tool, arguments, dir->log);
     if (result == 0 && read_file(dir->cubin, MAX_CUBIN, cubin) &&
         cubin->length > 0)
         return NULL;

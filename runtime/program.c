@@ -195,35 +195,46 @@ static struct rt_key cubin_key(const struct attn_program *program,
     return key;
 }
 
-/* What the assembler gets, all kernels wanted. */
-static struct rt_jit_input jit_input(const struct attn_program *program,
-                                     const char *arch) {
-    return (struct rt_jit_input){
-        .name = program->info.name,
-        .ptx = program->ptx,
-        .ptx_size = program->ptx_size,
-        .sources = program->sources,
-        .source_count = program->source_count,
-        .arch = arch,
-    };
+/* Appends the PTX without the kernels that are not wanted.  A kernel is, as the
+ * back end writes it, the lines from ".visible .entry NAME(" to a "}" at the
+ * start of a line. */
+static void select_kernels(const struct attn_program *program,
+                           rt_kernels kernels, struct strbuf *out) {
+    static const char start[] = "\n.visible .entry ", stop[] = "\n}\n";
+    const struct kernel_info *info = &program->info;
+    const char *rest = program->ptx, *entry = NULL;
+    while ((entry = strstr(rest, start)) != NULL) {
+        const char *name = entry + strlen(start), *end = strstr(name, stop);
+        size_t length = strcspn(name, "(\n");
+        bool wanted = end == NULL || kernels == RT_KERNELS_ALL;
+        for (size_t i = 0; i < info->entry_count && !wanted; i++)
+            wanted = rt_kernels_have(kernels, info, i) &&
+                     strlen(info->entries[i].name) == length &&
+                     memcmp(info->entries[i].name, name, length) == 0;
+        const char *next = end != NULL ? end + strlen(stop) - 1 : name;
+        strbuf_append_bytes(out, rest,
+                            (size_t)((wanted ? next : entry) - rest));
+        rest = next;
+    }
+    strbuf_append(out, rest);
 }
 
 static struct attn_status *assemble(const struct attn_program *program,
                                     const char *arch, rt_kernels kernels,
                                     void **out_data, size_t *out_size) {
-    const struct kernel_info *info = &program->info;
-    struct rt_jit_input input = jit_input(program, arch);
-    const char **names = calloc(info->entry_count, sizeof *names);
-    if (names == NULL)
-        return RT_FAIL(ATTN_OUT_OF_MEMORY, "out of memory for kernel names");
-    if (kernels != RT_KERNELS_ALL) {
-        input.entries = names;
-        for (size_t i = 0; i < info->entry_count; i++)
-            if (rt_kernels_have(kernels, info, i))
-                names[input.entry_count++] = info->entries[i].name;
-    }
+    struct strbuf ptx;
+    strbuf_init(&ptx, NULL);
+    select_kernels(program, kernels, &ptx);
+    struct rt_jit_input input = {
+        .name = program->info.name,
+        .ptx = ptx.data,
+        .ptx_size = ptx.length,
+        .sources = program->sources,
+        .source_count = program->source_count,
+        .arch = arch,
+    };
     struct attn_status *status = rt_jit_cubin(&input, out_data, out_size);
-    free(names);
+    strbuf_destroy(&ptx);
     return status;
 }
 
@@ -263,21 +274,19 @@ static const struct rt_cubin *recall_cubin(const struct attn_program *program,
     return cubin;
 }
 
-bool rt_program_is_divisible(const struct attn_program *program,
-                             const char *arch) {
+bool rt_program_is_divisible(const struct attn_program *program) {
     const struct kernel_info *info = &program->info;
-    struct rt_jit_input input = jit_input(program, arch);
-    bool conditional = false;
     for (size_t i = 0; i < info->entry_count; i++)
-        conditional = conditional || info->entries[i].conditional;
-    return conditional && rt_jit_selects(&input);
+        if (info->entries[i].conditional)
+            return true;
+    return false;
 }
 
 /* With the lock held.  Two threads that want the same cubin make it once. */
 static struct attn_status *find_cubin(struct attn_program *program,
                                       const char *arch, rt_kernels wanted,
                                       const struct rt_cubin **out_cubin) {
-    if (wanted != RT_KERNELS_ALL && !rt_program_is_divisible(program, arch))
+    if (wanted != RT_KERNELS_ALL && !rt_program_is_divisible(program))
         wanted = RT_KERNELS_ALL;
     *out_cubin = recall_cubin(program, arch, RT_KERNELS_ALL);
     if (*out_cubin == NULL)

@@ -79,10 +79,9 @@ struct attn_status *rt_program_create(const char *payload, size_t size,
                                       const char *cache_folder,
                                       struct attn_program **out_program);
 
-/* Whether code for `arch` can be had kernel by kernel, and there is reason to:
- * a kernel that not every call runs. */
-bool rt_program_is_divisible(const struct attn_program *program,
-                             const char *arch);
+/* Whether there is reason to assemble it kernel by kernel: some that not every
+ * call runs. */
+bool rt_program_is_divisible(const struct attn_program *program);
 
 /* A cubin with the kernels `wanted`, made on first use; valid while the program
  * lives.  Its field `kernels` says what it holds: the whole, whatever is

@@ -210,10 +210,12 @@ static int ptxas_runs(void) {
     return runs;
 }
 
-/* Launches a square causal attention with 16 heads. */
-static void launch_square(const struct attn_kernel *kernel, int64_t batch,
-                          int64_t length) {
-    int64_t shape[4] = {batch, 16, length, 128};
+/* Launches an attention with D 128 on made-up addresses. */
+static void launch_shape(const struct attn_kernel *kernel, int64_t batch,
+                         int64_t heads, int64_t kv_heads, int64_t q_len,
+                         int64_t kv_len) {
+    int64_t q_shape[4] = {batch, heads, q_len, 128},
+            kv_shape[4] = {batch, kv_heads, kv_len, 128};
     DLTensor tensors[4];
     static unsigned char workspace[4096] __attribute__((aligned(256)));
     for (int i = 0; i < 4; i++)
@@ -221,7 +223,7 @@ static void launch_square(const struct attn_kernel *kernel, int64_t batch,
                                 .device = {kDLCUDA, 0},
                                 .ndim = 4,
                                 .dtype = {kDLBfloat, 16, 1},
-                                .shape = shape};
+                                .shape = i == 1 || i == 2 ? kv_shape : q_shape};
     struct attn_args args = {.q = &tensors[0],
                              .k = &tensors[1],
                              .v = &tensors[2],
@@ -230,6 +232,12 @@ static void launch_square(const struct attn_kernel *kernel, int64_t batch,
                              .workspace_bytes = sizeof workspace};
     struct attn_status *status = attn_launch(kernel, &args, NULL);
     cr_assert_null(status, "%s", attn_status_text(status));
+}
+
+/* Causal, 16 heads. */
+static void launch_square(const struct attn_kernel *kernel, int64_t batch,
+                          int64_t length) {
+    launch_shape(kernel, batch, 16, 16, length, length);
 }
 
 /* Load and launch as one process does it, with what is on the disk. */
@@ -266,6 +274,40 @@ static void use_causal(void) {
     cr_assert_eq(fake.launch_count, 3);
     attn_kernel_destroy(kernel);
     cr_assert_eq(fake.unload_count, 2);
+    attn_program_destroy(program);
+    attn_context_destroy(context);
+}
+
+/* By nvJitLink too, which gets the PTX without the kernel that does not run. */
+Test(api_compile, packed_heads_are_assembled_when_they_run) {
+    static const char text[] = "attention packing { dtype bf16; head_dim 128; "
+                               "group 8; mask kv <= q; }";
+    static const char packed_name[] = "packing$packed8_128x64";
+    struct attn_context *context = open_context();
+    struct attn_program *program = NULL;
+    struct attn_kernel *kernel = NULL;
+    struct attn_source source = {.text = text, .text_size = sizeof text - 1};
+    struct attn_compile_options options = {.target = "sm_80"};
+    const void *cubin = NULL;
+    size_t size = 0;
+    fake_reset();
+    cr_assert_null(attn_compile(context, &source, &options, &program));
+    cr_assert_null(rt_api_kernel_load(fake_driver(), program, &kernel));
+    cr_assert_eq(fake.load_count, 0);
+    launch_shape(kernel, 64, 64, 8, 1, 4096);
+    cr_assert_str_eq(fake.launches[0].name, packed_name);
+    cr_assert_eq(fake.load_count, 1);
+    bool assembled = memcmp(fake.image, "\177ELF", 4) == 0;
+    cr_assert_eq(fake_image_has(fake.image, "packing"), !assembled);
+    launch_shape(kernel, 1, 64, 8, 4096, 4096);
+    cr_assert_str_eq(fake.launches[1].name, "packing");
+    cr_assert_eq(fake.load_count, assembled ? 2 : 1);
+    attn_kernel_destroy(kernel);
+    if (assembled) {
+        cr_assert_null(attn_program_cubin(program, "sm_90", &cubin, &size));
+        cr_assert(fake_image_has(cubin, "packing"));
+        cr_assert(fake_image_has(cubin, packed_name));
+    }
     attn_program_destroy(program);
     attn_context_destroy(context);
 }

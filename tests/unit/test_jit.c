@@ -108,66 +108,6 @@ Test(jit, ptxas_assembles) {
     expect_assembled(rt_jit_ptxas, &input, "twice");
 }
 
-/* Two kernels, one named like the other and more. */
-static const char two_ptx[] =
-    ".version 8.0\n.target sm_90a\n.address_size 64\n"
-    ".visible .entry attend(.param .u64 p) { ret; }\n"
-    ".visible .entry attend$tile_64x64(.param .u64 p) { ret; }\n"
-    ".visible .entry summary(.param .u64 p) { ret; }\n";
-
-/* A cubin has a section ".text.NAME" for each kernel. */
-static bool has_kernel(const void *cubin, size_t size, const char *name) {
-    char section[64];
-    int length = snprintf(section, sizeof section, ".text.%s", name);
-    return memmem(cubin, size, section, (size_t)length + 1) != NULL;
-}
-
-static void expect_kernels(const char *const *entries, size_t count,
-                           bool attend, bool second, bool summary) {
-    struct rt_jit_input input = input_of(two_ptx, "sm_90a");
-    void *cubin = NULL;
-    size_t size = 0;
-    input.entries = entries;
-    input.entry_count = count;
-    cr_assert(rt_jit_selects(&input));
-    struct attn_status *status = rt_jit_cubin(&input, &cubin, &size);
-    skip_without(status);
-    cr_assert_null(status, "%s", attn_status_text(status));
-    expect_cubin(cubin, size);
-    cr_assert_eq(has_kernel(cubin, size, "attend"), attend);
-    cr_assert_eq(has_kernel(cubin, size, "attend$tile_64x64"), second);
-    cr_assert_eq(has_kernel(cubin, size, "summary"), summary);
-    free(cubin);
-}
-
-Test(jit, ptxas_leaves_out_what_is_not_wanted) {
-    expect_kernels(NULL, 0, true, true, true);
-    expect_kernels((const char *const[]){"attend$tile_64x64"}, 1, false, true,
-                   false);
-    expect_kernels((const char *const[]){"summary", "attend"}, 2, true, false,
-                   true);
-}
-
-Test(jit, ptxas_names_an_unknown_kernel) {
-    struct rt_jit_input input = input_of(two_ptx, "sm_90a");
-    input.entries = (const char *const[]){"attend", "attned"};
-    input.entry_count = 2;
-    expect_refusal(rt_jit_ptxas, &input, "attned");
-}
-
-/* Only ptxas selects, and only where no extern function is linked. */
-Test(jit, nvjitlink_assembles_every_kernel) {
-    struct rt_jit_input input = input_of(two_ptx, "sm_90a");
-    input.entries = (const char *const[]){"attend"};
-    input.entry_count = 1;
-    expect_assembled(rt_jit_nvjitlink, &input, ".text.summary");
-    input.sources = &decay;
-    input.source_count = 1;
-    cr_assert(!rt_jit_selects(&input));
-    input = input_of(plain_ptx, "sm_90");
-    cr_assert(!rt_jit_selects(&input));
-}
-
 static const char wrong_ptx[] =
     ".version 7.0\n.target sm_80\n.entry f() { nonsense; }";
 
