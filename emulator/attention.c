@@ -86,8 +86,7 @@ static bool encode_map(struct session *s, int index, uint8_t out[128]) {
     enum scalar_type type = s->call->info->tensors[map->tensor].type;
     uint64_t element = scalar_type_size(type),
              compact = (uint64_t)t->extents[3] * element;
-    static const int orders[2][5] = {{3, 2, -1, 1, 0}, {3, 1, 2, -1, 0}};
-    const int *axis_of = orders[map->heads > 1];
+    const int *axis_of = kernel_map_axes(map);
     uint64_t extents[5] = {(uint64_t)map->panel_columns}, strides[5] = {0};
     for (int i = 1; i < 5; i++) {
         int axis = axis_of[i];
@@ -100,11 +99,9 @@ static bool encode_map(struct session *s, int index, uint8_t out[128]) {
         strides[i] = axis < 0 ? (uint64_t)map->panel_columns * element : stride;
         compact *= axis >= 0 ? extents[i] : 1;
     }
-    uint32_t rows = (uint32_t)(map->box_rows / map->heads);
-    uint32_t heads = (uint32_t)map->heads, panels = (uint32_t)map->panels;
-    uint32_t box[5] = {(uint32_t)map->panel_columns, rows, panels, 1, 1};
-    if (heads > 1)
-        box[1] = heads, box[2] = rows, box[3] = panels;
+    uint32_t box[5];
+    for (int i = 0; i < 5; i++)
+        box[i] = (uint32_t)kernel_map_box(map, axis_of[i]);
     uint32_t ones[5] = {1, 1, 1, 1, 1};
     return emu_tensor_map_encode(
         out, type == SCALAR_BF16 ? EMU_TENSOR_BFLOAT16 : EMU_TENSOR_FLOAT16, 5,

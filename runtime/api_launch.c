@@ -9,6 +9,7 @@
 struct attn_kernel {
     struct rt_kernel *rt;         /* owned */
     struct attn_program *program; /* one reference */
+    char arch[16];                /* to assemble for */
     int primary; /* device whose primary context is retained; -1: none */
 };
 
@@ -21,19 +22,16 @@ struct attn_plan {
 
 /* The image for this device: a cubin, or where no assembler is at hand the PTX
  * text, which the driver then compiles.  It may hold more than is wanted. */
-static struct attn_status *find_image(struct attn_program *program,
-                                      const struct rt_device *device,
+static struct attn_status *find_image(const struct attn_kernel *kernel,
                                       rt_kernels wanted, const void **out_image,
                                       rt_kernels *out_kernels) {
-    char arch[16];
     const struct rt_cubin *cubin = NULL;
-    RT_TRY(rt_arch_for_device(program->info.target, device, arch));
     struct attn_status *status =
-        rt_program_cubin(program, arch, wanted, &cubin);
+        rt_program_cubin(kernel->program, kernel->arch, wanted, &cubin);
     if (attn_status_code(status) == ATTN_UNAVAILABLE &&
-        program->source_count == 0) {
+        kernel->program->source_count == 0) {
         attn_status_destroy(status);
-        *out_image = program->ptx;
+        *out_image = kernel->program->ptx;
         *out_kernels = RT_KERNELS_ALL;
         return NULL;
     }
@@ -45,27 +43,24 @@ static struct attn_status *find_image(struct attn_program *program,
 
 /* Whether every kernel of the program can wait for the first call that runs
  * it. */
-static bool can_wait(const struct attn_program *program) {
-    for (size_t i = 0; i < program->info.entry_count; i++)
-        if (!program->info.entries[i].conditional)
+static bool can_wait(const struct kernel_info *info) {
+    for (size_t i = 0; i < info->entry_count; i++)
+        if (!info->entries[i].conditional)
             return false;
     return true;
 }
 
 static struct attn_status *load(const struct rt_driver *driver,
-                                struct attn_program *program,
                                 struct attn_kernel *kernel) {
+    const struct kernel_info *info = &kernel->program->info;
     struct rt_device device;
-    char arch[16];
     const void *image = NULL;
     rt_kernels kernels = RT_KERNELS_ALL;
     RT_TRY(rt_device_current(driver, &device));
-    RT_TRY(rt_arch_for_device(program->info.target, &device, arch));
-    if (!can_wait(program))
-        RT_TRY(
-            find_image(program, &device, RT_KERNELS_ALWAYS, &image, &kernels));
-    return rt_kernel_create(driver, &device, &program->info, image, kernels,
-                            &kernel->rt);
+    RT_TRY(rt_arch_for_device(info->target, &device, kernel->arch));
+    if (!can_wait(info))
+        RT_TRY(find_image(kernel, RT_KERNELS_ALWAYS, &image, &kernels));
+    return rt_kernel_create(driver, &device, info, image, kernels, &kernel->rt);
 }
 
 struct attn_status *rt_api_kernel_load(const struct rt_driver *driver,
@@ -76,7 +71,7 @@ struct attn_status *rt_api_kernel_load(const struct rt_driver *driver,
         return RT_FAIL(ATTN_OUT_OF_MEMORY, "out of memory for a kernel");
     kernel->program = rt_program_retain(program);
     kernel->primary = -1;
-    struct attn_status *status = load(driver, program, kernel);
+    struct attn_status *status = load(driver, kernel);
     if (status != NULL)
         attn_kernel_destroy(kernel);
     else
@@ -130,8 +125,7 @@ static struct attn_status *load_entry(const struct attn_kernel *kernel,
                                       size_t index) {
     const void *image = NULL;
     rt_kernels kernels = RT_KERNELS_ALL;
-    RT_TRY(find_image(kernel->program, &kernel->rt->device, (rt_kernels)index,
-                      &image, &kernels));
+    RT_TRY(find_image(kernel, (rt_kernels)index, &image, &kernels));
     return rt_kernel_load(kernel->rt, index, image, kernels);
 }
 
@@ -166,6 +160,7 @@ struct attn_status *attn_workspace_size(const struct attn_kernel *kernel,
     uint64_t bytes = 0, zeroed = 0;
     STACK_FRAME(frame, kernel);
     RT_TRY(rt_workspace_size(kernel->rt, args, frame, &bytes, &zeroed));
+    RT_TRY(rt_frame_find_grids(kernel->rt, frame));
     RT_TRY(complete(kernel, frame));
     *out_bytes = (size_t)bytes;
     return NULL;

@@ -89,9 +89,9 @@ static int swizzle_code(int bytes) {
 
 /* Encodes map `index` into 128 bytes: 5-D {panel columns, rows, panels, heads,
  * batch}, or with packed heads {panel columns, heads, rows, panels, batch}, so
- * that one copy fills all swizzled panels.  Axes of extent 1 get the
- * stride that a compact tensor would have, for the driver takes no stride of 0
- * there. */
+ * that one copy fills all swizzled panels.  Axes of extent 1 get the stride
+ * that a compact tensor would have, for the driver takes no stride of 0 there.
+ */
 static struct attn_status *encode_map(const struct rt_kernel *kernel, int index,
                                       const struct rt_call *call,
                                       void *out_map) {
@@ -103,8 +103,7 @@ static struct attn_status *encode_map(const struct rt_kernel *kernel, int index,
     uint64_t element = scalar_type_size(tensor->type);
     uint64_t extents[5] = {(uint64_t)map->panel_columns}, strides[5] = {0};
     uint64_t compact = (uint64_t)given->extents[3] * element;
-    static const int orders[2][5] = {{3, 2, -1, 1, 0}, {3, 1, 2, -1, 0}};
-    const int *axis_of = orders[map->heads > 1];
+    const int *axis_of = kernel_map_axes(map);
     for (int i = 1; i < 5; i++) {
         int axis = axis_of[i];
         int64_t extent = axis >= 0 ? given->extents[axis]
@@ -127,11 +126,9 @@ static struct attn_status *encode_map(const struct rt_kernel *kernel, int index,
                            tensor->name, stride, axis);
         compact *= axis >= 0 ? extents[i] : 1;
     }
-    uint32_t rows = (uint32_t)(map->box_rows / map->heads);
-    uint32_t heads = (uint32_t)map->heads, panels = (uint32_t)map->panels;
-    uint32_t box[5] = {(uint32_t)map->panel_columns, rows, panels, 1, 1};
-    if (heads > 1)
-        box[1] = heads, box[2] = rows, box[3] = panels;
+    uint32_t box[5];
+    for (int i = 0; i < 5; i++)
+        box[i] = (uint32_t)kernel_map_box(map, axis_of[i]);
     uint32_t ones[5] = {1, 1, 1, 1, 1};
     int type = tensor->type == SCALAR_BF16 ? RT_TENSOR_MAP_BFLOAT16
                                            : RT_TENSOR_MAP_FLOAT16;
@@ -235,6 +232,14 @@ static struct attn_status *check_workspace(const struct rt_kernel *kernel,
     return NULL;
 }
 
+struct attn_status *rt_frame_find_grids(const struct rt_kernel *kernel,
+                                        struct rt_frame *frame) {
+    const struct kernel_info *info = kernel->info;
+    for (size_t e = 0; e < info->entry_count && !frame->call.nothing; e++)
+        RT_TRY(find_grid(&frame->call, &info->entries[e], &frame->grids[e]));
+    return NULL;
+}
+
 struct attn_status *rt_frame_prepare(const struct rt_kernel *kernel,
                                      const struct attn_args *args,
                                      struct rt_frame *frame) {
@@ -243,13 +248,13 @@ struct attn_status *rt_frame_prepare(const struct rt_kernel *kernel,
     if (frame->call.nothing)
         return NULL;
     RT_TRY(check_workspace(kernel, args, &frame->call));
+    RT_TRY(rt_frame_find_grids(kernel, frame));
     /* All entries are packed before the first is launched: a fault in the
      * second must not leave half a call behind. */
     size_t offset = 0;
     void **pointer = frame->pointers;
     for (size_t e = 0; e < info->entry_count; e++) {
         const struct kernel_entry *entry = &info->entries[e];
-        RT_TRY(find_grid(&frame->call, entry, &frame->grids[e]));
         offset = align_up(offset, 64);
         for (size_t p = 0; p < entry->param_count; p++) {
             const struct kernel_param *param = &entry->params[p];
@@ -316,15 +321,7 @@ struct attn_status *rt_workspace_size(const struct rt_kernel *kernel,
                                       struct rt_frame *frame,
                                       uint64_t *out_bytes,
                                       uint64_t *out_zeroed) {
-    const struct kernel_info *info = kernel->info;
     RT_TRY(rt_call_check(&kernel->contract, args, false, &frame->call));
-    /* The grids of what could be lacking; all others are of no use here. */
-    for (size_t e = 0; e < info->entry_count && !frame->call.nothing; e++) {
-        frame->grids[e] = 0;
-        if (rt_kernel_entry(kernel, e) == NULL)
-            RT_TRY(
-                find_grid(&frame->call, &info->entries[e], &frame->grids[e]));
-    }
     return rt_call_workspace(&kernel->contract, &frame->call, out_bytes,
                              out_zeroed);
 }

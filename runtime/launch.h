@@ -39,8 +39,13 @@ struct attn_status *rt_frame_prepare(const struct rt_kernel *kernel,
                                      const struct attn_args *args,
                                      struct rt_frame *frame);
 
-/* Whether the call of a frame (prepared, or from rt_workspace_size) has work
- * for an entry that is not loaded, and which. */
+/* Finds the CTAs of each entry for a call that was checked (rt_workspace_size);
+ * rt_frame_prepare does, too. */
+struct attn_status *rt_frame_find_grids(const struct rt_kernel *kernel,
+                                        struct rt_frame *frame);
+
+/* Whether the call of a frame whose grids are known has work for an entry that
+ * is not loaded, and which. */
 bool rt_frame_lacks_entry(const struct rt_kernel *kernel,
                           const struct rt_frame *frame, size_t *out_index);
 

@@ -22,10 +22,9 @@ struct rt_kernel {
     const struct kernel_info *info; /* borrowed, outlives the kernel */
     struct rt_device device;
     struct CUctx_st *context;
-    struct CUmod_st *
-        *modules; /* entry_count + 1 at most, in order of loading */
-    size_t module_count;
-    pthread_mutex_t lock;     /* held while a module is loaded */
+    struct CUmod_st **modules; /* in order of loading */
+    size_t module_count;       /* entry_count + 1 at most */
+    pthread_mutex_t lock;      /* held while a module is loaded */
     struct rt_entry *entries; /* info->entry_count */
     struct rt_contract contract;
     size_t frame_bytes; /* see launch.h */

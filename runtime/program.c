@@ -195,23 +195,30 @@ static struct rt_key cubin_key(const struct attn_program *program,
     return key;
 }
 
+/* Does the set have the kernel of this name?  One that nobody launches is in
+ * the whole only. */
+static bool has_name(const struct kernel_info *info, rt_kernels kernels,
+                     const char *name, size_t length) {
+    for (size_t i = 0; i < info->entry_count; i++)
+        if (strlen(info->entries[i].name) == length &&
+            memcmp(info->entries[i].name, name, length) == 0)
+            return rt_kernels_have(kernels, info, i);
+    return kernels == RT_KERNELS_ALL;
+}
+
 /* Appends the PTX without the kernels that are not wanted.  A kernel is, as the
  * back end writes it, the lines from ".visible .entry NAME(" to a "}" at the
  * start of a line. */
 static void select_kernels(const struct attn_program *program,
                            rt_kernels kernels, struct strbuf *out) {
     static const char start[] = "\n.visible .entry ", stop[] = "\n}\n";
-    const struct kernel_info *info = &program->info;
-    const char *rest = program->ptx, *entry = NULL;
-    while ((entry = strstr(rest, start)) != NULL) {
-        const char *name = entry + strlen(start), *end = strstr(name, stop);
-        size_t length = strcspn(name, "(\n");
-        bool wanted = end == NULL || kernels == RT_KERNELS_ALL;
-        for (size_t i = 0; i < info->entry_count && !wanted; i++)
-            wanted = rt_kernels_have(kernels, info, i) &&
-                     strlen(info->entries[i].name) == length &&
-                     memcmp(info->entries[i].name, name, length) == 0;
-        const char *next = end != NULL ? end + strlen(stop) - 1 : name;
+    const char *rest = program->ptx, *entry = NULL, *end = NULL;
+    while ((entry = strstr(rest, start)) != NULL &&
+           (end = strstr(entry, stop)) != NULL) {
+        const char *name = entry + strlen(start);
+        const char *next = end + strlen(stop) - 1;
+        bool wanted =
+            has_name(&program->info, kernels, name, strcspn(name, "(\n"));
         strbuf_append_bytes(out, rest,
                             (size_t)((wanted ? next : entry) - rest));
         rest = next;
@@ -274,8 +281,9 @@ static const struct rt_cubin *recall_cubin(const struct attn_program *program,
     return cubin;
 }
 
-bool rt_program_is_divisible(const struct attn_program *program) {
-    const struct kernel_info *info = &program->info;
+/* Whether there is reason to assemble it kernel by kernel: some that not every
+ * call runs. */
+static bool is_divisible(const struct kernel_info *info) {
     for (size_t i = 0; i < info->entry_count; i++)
         if (info->entries[i].conditional)
             return true;
@@ -286,7 +294,7 @@ bool rt_program_is_divisible(const struct attn_program *program) {
 static struct attn_status *find_cubin(struct attn_program *program,
                                       const char *arch, rt_kernels wanted,
                                       const struct rt_cubin **out_cubin) {
-    if (wanted != RT_KERNELS_ALL && !rt_program_is_divisible(program))
+    if (wanted != RT_KERNELS_ALL && !is_divisible(&program->info))
         wanted = RT_KERNELS_ALL;
     *out_cubin = recall_cubin(program, arch, RT_KERNELS_ALL);
     if (*out_cubin == NULL)

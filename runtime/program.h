@@ -79,13 +79,9 @@ struct attn_status *rt_program_create(const char *payload, size_t size,
                                       const char *cache_folder,
                                       struct attn_program **out_program);
 
-/* Whether there is reason to assemble it kernel by kernel: some that not every
- * call runs. */
-bool rt_program_is_divisible(const struct attn_program *program);
-
 /* A cubin with the kernels `wanted`, made on first use; valid while the program
  * lives.  Its field `kernels` says what it holds: the whole, whatever is
- * wanted, for a program that is not divisible and when the whole is in memory
+ * wanted, where every call runs all kernels and when the whole is in memory
  * already. */
 struct attn_status *rt_program_cubin(struct attn_program *program,
                                      const char *arch, rt_kernels wanted,

@@ -86,6 +86,26 @@ int size_op_operand_count(enum size_op op) {
     return ops[op].operands;
 }
 
+const int *kernel_map_axes(const struct kernel_tensor_map *map) {
+    static const int single[] = {3, 2, -1, 1, 0}, packed[] = {3, 1, 2, -1, 0};
+    return map->heads > 1 ? packed : single;
+}
+
+int kernel_map_box(const struct kernel_tensor_map *map, int axis) {
+    switch (axis) {
+    case 3:
+        return map->panel_columns;
+    case 2:
+        return map->box_rows / map->heads;
+    case 1:
+        return map->heads;
+    case -1:
+        return map->panels;
+    default:
+        return 1;
+    }
+}
+
 size_t kernel_param_size(enum kernel_param_kind kind) {
     switch (kind) {
     case KERNEL_PARAM_POINTER:

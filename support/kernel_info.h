@@ -231,6 +231,11 @@ size_t scalar_type_size(enum scalar_type type);
 const char *size_op_text(enum size_op op);
 /* Operands that an operation pops: 0 to 3. */
 int size_op_operand_count(enum size_op op);
+/* The tensor's axis behind each of a map's five, innermost first; -1: the
+ * panels, which the head dimension is cut into. */
+const int *kernel_map_axes(const struct kernel_tensor_map *map);
+/* Extent of a map's box along such an axis. */
+int kernel_map_box(const struct kernel_tensor_map *map, int axis);
 /* Bytes of one kernel parameter: 4, 8 or 128; also its alignment but for tensor
  * maps, which are aligned to 64. */
 size_t kernel_param_size(enum kernel_param_kind kind);
