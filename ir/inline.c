@@ -161,28 +161,7 @@ static void widen(struct ir_builder *b, MlirOperation op, MlirType shape,
                            (size_t)attr_count));
 }
 
-/* ---- Blocks of positions --------------------------------------------------
- */
-
-int64_t ir_gcd(int64_t a, int64_t b) {
-    return b == 0 ? a : ir_gcd(b, a % b);
-}
-
-int64_t ir_known_divisor(MlirValue x) {
-    enum { LIMIT = 1 << 20 };
-    int64_t value = 0;
-    if (ir_constant_int(x, &value))
-        return value < 0 ? 1 : value;
-    MlirOperation op = ir_def(x);
-    bool is_sum = ir_is_op(op, "arith.addi") || ir_is_op(op, "arith.subi");
-    if (mlirOperationIsNull(op) || (!is_sum && !ir_is_op(op, "arith.muli")))
-        return 1;
-    int64_t left = ir_known_divisor(ir_operand(op, 0));
-    int64_t right = ir_known_divisor(ir_operand(op, 1));
-    if (is_sum)
-        return ir_gcd(left, right);
-    return left < LIMIT && right < LIMIT ? left * right : 1;
-}
+/* ---- Blocks of positions ------------------------------------------------ */
 
 /* The positions of a tile divided by a constant: where the tile lies inside one
  * block of so many, that is one number, the first position's.  A table over
@@ -210,7 +189,7 @@ static bool divide_tile(struct ir_builder *b, MlirOperation op,
     if (is_shift)
         divisor = (int64_t)1 << divisor;
     if (divisor == 0 || divisor % count != 0 ||
-        ir_known_divisor(first) % count != 0)
+        ir_int_attr(sum, "attn.position", 1) % count != 0)
         return false;
     MlirValue by = ir_map_get(map, ir_operand(op, 1));
     b->location = mlirOperationGetLocation(op);

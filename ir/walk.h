@@ -249,12 +249,6 @@ MlirValue ir_map_get(const struct ir_map *map, MlirValue value);
 MlirOperation ir_clone(struct ir_builder *b, MlirOperation op,
                        struct ir_map *map);
 
-/* Greatest common divisor of numbers that are not negative. */
-int64_t ir_gcd(int64_t a, int64_t b);
-/* A number that divides a scalar, from the products and sums that make it; 0
- * for the constant 0. */
-int64_t ir_known_divisor(MlirValue x);
-
 /* Copies the body of a single-block function to the builder's place with `args`
  * for its arguments; out_results (may be NULL) receives what it returns.
  *

@@ -129,6 +129,14 @@ static bool all_points(const struct abs_value *operands, size_t count) {
 
 /* ---- i32: facts and wrapping -------------------------------------------- */
 
+int64_t abs_gcd(int64_t a, int64_t b) {
+    while (b) {
+        int64_t rest = a % b;
+        a = b, b = rest;
+    }
+    return a;
+}
+
 static bool fits(int64_t min, int64_t max) {
     return min >= INT32_MIN && max <= INT32_MAX;
 }
@@ -222,7 +230,7 @@ static struct abs_value apply_add(struct ir_builder *b, MlirOperation op,
     abs_ref x = &v[0], y = &v[1];
     struct abs_value result =
         facts(x->min + y->min, x->max + y->max, x->width + y->width,
-              ir_gcd(x->align, y->align), x->loose || y->loose);
+              abs_gcd(x->align, y->align), x->loose || y->loose);
     if (all_points(v, 2))
         return exact(b, op, result, v, 2);
     MlirValue lo = ir_addi(b, x->lo, y->lo), hi = ir_addi(b, x->hi, y->hi),
@@ -239,7 +247,7 @@ static struct abs_value apply_sub(struct ir_builder *b, MlirOperation op,
     abs_ref x = &v[0], y = &v[1];
     /* The lower bound uses y's upper one, about whose alignment nothing is
      * known. */
-    int64_t align = y->width == 0 ? ir_gcd(x->align, y->align) : 1;
+    int64_t align = y->width == 0 ? abs_gcd(x->align, y->align) : 1;
     struct abs_value result =
         facts(x->min - y->max, x->max - y->min, x->width + y->width, align,
               x->loose || y->loose);
@@ -348,7 +356,7 @@ static MlirValue floor_div_const(struct ir_builder *b, MlirValue x, int64_t c) {
  * gcd(align, c), so at most c - g, which limits how many multiples of c a tile
  * crosses. */
 static struct abs_value divide(struct ir_builder *b, abs_ref x, int64_t c) {
-    int64_t width = (c - ir_gcd(x->align, c) + x->width) / c;
+    int64_t width = (c - abs_gcd(x->align, c) + x->width) / c;
     struct abs_value result =
         facts(floor_div(x->min, c), floor_div(x->max, c), width,
               x->align % c == 0 ? x->align / c : 1, x->loose);
@@ -451,7 +459,7 @@ static struct abs_value apply_minmax(struct ir_builder *b, MlirOperation op,
     int64_t min = is_min ? smaller(x->min, y->min) : larger(x->min, y->min);
     int64_t max = is_min ? smaller(x->max, y->max) : larger(x->max, y->max);
     struct abs_value result =
-        facts(min, max, larger(x->width, y->width), ir_gcd(x->align, y->align),
+        facts(min, max, larger(x->width, y->width), abs_gcd(x->align, y->align),
               x->loose || y->loose);
     if (all_points(v, 2))
         return exact(b, op, result, v, 2);
@@ -629,7 +637,7 @@ static struct abs_value apply_select(struct ir_builder *b, MlirOperation op,
         .kind = v[1].kind,
         .min = smaller(v[1].min, v[2].min),
         .max = larger(v[1].max, v[2].max),
-        .align = v[1].kind == ABS_I32 ? ir_gcd(v[1].align, v[2].align) : 1,
+        .align = v[1].kind == ABS_I32 ? abs_gcd(v[1].align, v[2].align) : 1,
         .magnitude = fmax(v[1].magnitude, v[2].magnitude)};
     return exact(b, op, result, v, 3);
 }

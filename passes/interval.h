@@ -101,6 +101,9 @@ bool abs_is_true(MlirValue x);
 /* The constant false. */
 bool abs_is_false(MlirValue x);
 
+/* Greatest common divisor of positive numbers. */
+int64_t abs_gcd(int64_t a, int64_t b);
+
 /* Saturating i32 sum (for targets of inverse propagation). */
 MlirValue abs_add_saturating(struct ir_builder *b, MlirValue x, MlirValue y);
 /* Saturating i32 difference. */

@@ -237,7 +237,7 @@ static struct abs_value summary_entry(struct ir_builder *b, MlirOperation op,
 /* Summary blocks that the range on an axis touches at most. */
 static int64_t block_count(const struct mask_eval *e,
                            const struct tile_read *read, size_t axis) {
-    int64_t size = e->m->block, step = ir_gcd(read->indices[axis].align, size);
+    int64_t size = e->m->block, step = abs_gcd(read->indices[axis].align, size);
     return (size - step + read->width[axis]) / size +
            1; /* lo mod size <= size - step */
 }

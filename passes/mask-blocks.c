@@ -23,7 +23,7 @@ enum { MIN_BLOCK = 16, TINY_TILE_BLOCK = 64 };
 
 /* Summary blocks that divide both tiles, unless they would be tiny. */
 static int block_of(int tile_m, int tile_n) {
-    int block = (int)ir_gcd(tile_m, tile_n);
+    int block = (int)abs_gcd(tile_m, tile_n);
     return block < MIN_BLOCK ? TINY_TILE_BLOCK : block;
 }
 

@@ -224,9 +224,8 @@ static void emit_tile_range(struct roles *r) {
         rows = ir_muli(b, rows, role_number(r, packed));
     rows = ir_addi(b, rows, role_number(r, r->tile_m - 1));
     MlirValue per_head = ir_divui(b, rows, role_number(r, r->tile_m));
-    MlirValue heads =
-        ir_muli(b, size_arg(r, packed > 1 ? "size:kv_heads" : "size:heads"),
-                size_arg(r, "size:batch"));
+    MlirValue heads = ir_muli(b, size_arg(r, plan_heads_size(r->func)),
+                              size_arg(r, "size:batch"));
     r->tiles = ir_muli(b, per_head, heads);
     r->first_tile = ir_block_id(b);
     r->ctas = ir_grid_dim(b);

@@ -53,16 +53,12 @@ void plan_write(MlirOperation func, const struct schedule_plan *plan) {
         ir_remove_attr(func, "attn.q_registers");
 }
 
-void plan_take_variants(MlirOperation func, struct schedule_plan *plan) {
-    plan->second_m = plan->second_n = 0;
-    ir_int_pair(func, "attn.second_tile", &plan->second_m, &plan->second_n);
-    plan->pack_gqa = (int)ir_int_attr(func, "attn.packed_heads", 0);
-    ir_remove_attr(func, "attn.second_tile");
-    ir_remove_attr(func, "attn.packed_heads");
-}
-
 int plan_packed_heads(MlirOperation func) {
     return (int)ir_int_attr(func, "attn.pack_gqa", 1);
+}
+
+const char *plan_heads_size(MlirOperation func) {
+    return plan_packed_heads(func) > 1 ? "size:kv_heads" : "size:heads";
 }
 
 void plan_set_grid(MlirOperation func, struct arena *arena,
@@ -92,7 +88,7 @@ size_t plan_tile_words(MlirOperation func, struct arena *arena, int tile_m,
     }
     out_words[count++] = arena_printf(arena, "%d", tile_m);
     out_words[count++] = "ceildiv";
-    out_words[count++] = heads > 1 ? "kv_heads" : "heads";
+    out_words[count++] = plan_heads_size(func) + strlen("size:");
     out_words[count++] = "mul";
     out_words[count++] = "batch";
     out_words[count++] = "mul";
@@ -147,8 +143,10 @@ bool plan_read(struct pass_ctx *ctx, MlirOperation module, MlirOperation func,
         ir_has_attr(func, "attn.pingpong") ? OVERLAP_PINGPONG : OVERLAP_INTRA;
     if (!schedule_resolve(&problem, &pinned, ctx->diags, out_plan))
         return false;
-    /* Those are `variants`'. */
-    out_plan->second_m = out_plan->second_n = out_plan->pack_gqa = 0;
+    out_plan->second_m = out_plan->second_n = 0;
+    ir_int_pair(func, "attn.second_tile", &out_plan->second_m,
+                &out_plan->second_n);
+    out_plan->pack_gqa = (int)ir_int_attr(func, "attn.packed_heads", 0);
     /* Without attn.stages nobody has planned yet. */
     if (pinned.given[SCHEDULE_STAGES]) {
         out_plan->rescale_threshold =

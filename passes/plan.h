@@ -21,12 +21,13 @@
 /* Writes the decisions of a plan to the function. */
 void plan_write(MlirOperation func, const struct schedule_plan *plan);
 
-/* Takes the tiles of the variants out of the function's attributes. */
-void plan_take_variants(MlirOperation func, struct schedule_plan *plan);
-
 /* attn.pack_gqa: query heads of one KV head that share a tile's rows; 1: rows
  * are queries of one head. */
 int plan_packed_heads(MlirOperation func);
+
+/* "size:heads", with packed heads "size:kv_heads": the heads whose tiles are
+ * counted. */
+const char *plan_heads_size(MlirOperation func);
 
 /* attn.grid: `words`, times the condition of a variant (attn.when). */
 void plan_set_grid(MlirOperation func, struct arena *arena,

@@ -43,9 +43,8 @@ void tile_order(struct tile_kernel *kernel, MlirValue number, MlirValue tiles,
         *out_batch_head = ir_divui(b, number, tiles);
         return;
     }
-    MlirValue total = ir_muli(
-        b, tile_size(kernel, kernel->pack > 1 ? "size:kv_heads" : "size:heads"),
-        tile_size(kernel, "size:batch"));
+    MlirValue total =
+        ir_muli(b, tile_head_count(kernel), tile_size(kernel, "size:batch"));
     MlirValue heads = section_heads(kernel, total);
     MlirValue section = ir_divui(b, number, ir_muli(b, heads, tiles));
     MlirValue first = ir_muli(b, section, heads);

@@ -16,6 +16,7 @@
 #include <math.h>
 
 #include "ir/build_sm90.h"
+#include "passes/interval.h"
 #include "passes/plan.h"
 #include "support/vec.h"
 
@@ -71,6 +72,24 @@ MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first) {
 
 /* ---- One key block ------------------------------------------------------ */
 
+/* A number that divides a scalar, as the products and sums that make it say; 0
+ * for the constant 0. */
+static int64_t known_divisor(MlirValue x) {
+    enum { LIMIT = 1 << 20 };
+    int64_t value = 0;
+    if (ir_constant_int(x, &value))
+        return value < 0 ? 1 : value;
+    MlirOperation op = ir_def(x);
+    bool is_sum = ir_is_op(op, "arith.addi") || ir_is_op(op, "arith.subi");
+    if (mlirOperationIsNull(op) || (!is_sum && !ir_is_op(op, "arith.muli")))
+        return 1;
+    int64_t left = known_divisor(ir_operand(op, 0));
+    int64_t right = known_divisor(ir_operand(op, 1));
+    if (is_sum)
+        return abs_gcd(left, right);
+    return left < LIMIT && right < LIMIT ? left * right : 1;
+}
+
 /* local + first: positions, which are not negative and do not wrap around; the
  * attribute has a number that divides the first one. */
 static MlirValue positions(struct tile_kernel *kernel, MlirValue local,
@@ -79,7 +98,7 @@ static MlirValue positions(struct tile_kernel *kernel, MlirValue local,
     MlirValue sum =
         ir_addi(b, local, ir_broadcast(b, first, mlirValueGetType(local)));
     enum { MOST = 1 << 20 };
-    int64_t divisor = ir_known_divisor(first);
+    int64_t divisor = known_divisor(first);
     if (divisor == 0 || divisor > MOST)
         divisor = divisor == 0 ? MOST : 1;
     ir_set_attr(ir_def(sum), "attn.position",
@@ -359,6 +378,10 @@ MlirValue tile_size(struct tile_kernel *kernel, const char *kind) {
     return ir_func_arg(kernel->func, i);
 }
 
+MlirValue tile_head_count(struct tile_kernel *kernel) {
+    return tile_size(kernel, plan_heads_size(kernel->func));
+}
+
 /* ceil(x / divisor) for x >= 0. */
 static MlirValue ceil_div(struct tile_kernel *kernel, MlirValue x,
                           int divisor) {
@@ -392,8 +415,7 @@ static void emit_heads(struct tile_kernel *kernel, MlirValue number) {
 static void emit_coordinates(struct tile_kernel *kernel) {
     struct ir_builder *b = &kernel->b;
     int tile_m = kernel->plan.tile_m;
-    MlirValue heads =
-        tile_size(kernel, kernel->pack > 1 ? "size:kv_heads" : "size:heads");
+    MlirValue heads = tile_head_count(kernel);
     MlirValue cta = ir_block_id(b);
     MlirValue tiles = ceil_div(kernel, kernel->row_count, tile_m);
     MlirValue batch_head = ir_divui(b, cta, tiles);

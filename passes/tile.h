@@ -75,6 +75,9 @@ void tile_order(struct tile_kernel *kernel, MlirValue number, MlirValue tiles,
 /* A size of the call, "size:heads". */
 MlirValue tile_size(struct tile_kernel *kernel, const char *kind);
 
+/* Heads whose tiles are counted: query heads, packed KV heads. */
+MlirValue tile_head_count(struct tile_kernel *kernel);
+
 /* Rewrites i32 sums of rows and columns as one row value and one column value,
  * joined by a single tile operation, and their conversions to f32 as
  * conversions of the two. */

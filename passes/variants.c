@@ -58,25 +58,22 @@ static void copy_function(struct family *family, MlirOperation func,
 static bool add_variants(struct pass_ctx *ctx, MlirOperation module,
                          MlirOperation func) {
     struct family family = {.ctx = ctx};
-    struct schedule_plan second, packed, wanted = {0};
+    struct schedule_plan second, packed;
     MlirOperation attention = ir_find_attention(func);
     family.problem = plan_problem(module, attention);
-    plan_take_variants(func, &wanted);
     if (!plan_read(ctx, module, func, attention, &family.plan))
         return false;
-    family.plan.second_m = wanted.second_m;
-    family.plan.second_n = wanted.second_n;
-    family.plan.pack_gqa = wanted.pack_gqa;
-    if (wanted.pack_gqa > 0) {
+    ir_remove_attr(func, "attn.second_tile");
+    ir_remove_attr(func, "attn.packed_heads");
+    /* Each copy goes right behind the function: last first. */
+    if (family.plan.pack_gqa > 0) {
         if (!schedule_variant(&family.problem, &family.plan, VARIANT_PACKED,
                               ctx->diags, &packed))
             return false;
         family.packed_m = packed.tile_m;
-    }
-    /* Each copy goes right behind the function: last first. */
-    if (wanted.pack_gqa > 0)
         copy_function(&family, func, &packed, VARIANT_PACKED);
-    if (wanted.second_m > 0) {
+    }
+    if (family.plan.second_m > 0) {
         if (!schedule_variant(&family.problem, &family.plan, VARIANT_SECOND,
                               ctx->diags, &second))
             return false;
