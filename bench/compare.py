@@ -235,13 +235,24 @@ def contest(contestants, args):
     return {label: statistics.median(t) for label, t in times.items()}
 
 
-def compare(library, case, peers, args, rows):
+def gather(makers):
+    """Contestants, and the texts of those that refuse."""
     contestants, errors = [], {}
-    for make in [lambda: ours(library, case, args)] + peers:
+    for make in makers:
         try:
             contestants.append(make())
         except Exception as e:  # a peer that refuses a case is a fact to report
             errors[str(len(errors))] = str(e)[:300]
+    return contestants, errors
+
+
+def sdpa_peers(case, args):
+    return [lambda label=label: sdpa(case, label, SDPA_BACKENDS[label])
+            for label in args.peers.split(",") if label]
+
+
+def compare(library, case, peers, args, rows):
+    contestants, errors = gather([lambda: ours(library, case, args)] + peers)
     row = {"case": case.name, "B": case.B, "S": case.S, "H": case.H, "H_kv": case.H_kv,
            "D": case.D, "density": round(case.density(), 5), "errors": errors}
     out = {label: o for label, _, o in contestants}
@@ -305,9 +316,9 @@ def start_times(library_path, args, rows):
     for _ in range(3):
         with tempfile.TemporaryDirectory() as folder:
             command = [sys.executable, os.path.abspath(__file__), "--start-probe", folder]
-            for option in ("target", "library"):
-                if getattr(args, option):
-                    command += ["--" + option, getattr(args, option)]
+            for option, value in (("--target", args.target), ("--library", args.libattn)):
+                if value:
+                    command += [option, value]
             child = subprocess.run(command, capture_output=True, text=True, check=True,
                                    env=environment)
             probe = json.loads(child.stdout.splitlines()[-1])
@@ -347,19 +358,15 @@ def compare_packed(library, q_len, args, rows):
     case = Case("full", 64, 4096, 64, 128, 8, q_len)
     contestants = [("packed", *ours(library, case, args, group=8)[1:]),
                    ("single", *ours(library, case, args)[1:])]
-    refused = {}
-    for label in args.peers.split(","):
-        try:
-            contestants.append(sdpa(case, label, SDPA_BACKENDS[label]))
-        except Exception as e:  # a peer that refuses a case is a fact to report
-            refused[label] = str(e)[:300]
+    peers, errors = gather(sdpa_peers(case, args))
+    contestants += peers
     expected = contestants[1][2].double()
     diff = {label: float((o.double() - expected).norm() / expected.norm())
             for label, _, o in contestants}
     assert max(diff.values()) < 0.02, diff
     ms = contest(contestants, args)
     row = {"case": "packed", "B": case.B, "H": case.H, "H_kv": case.H_kv, "q_len": q_len,
-           "kv_len": case.S, "D": case.D, "diff": diff, "errors": refused}
+           "kv_len": case.S, "D": case.D, "diff": diff, "errors": errors}
     for label, t in ms.items():
         row["ms_" + label] = round(t, 5)
         row["gbs_" + label] = round(2 * case.k.numel() * 2 / t / 1e6, 1)
@@ -386,7 +393,7 @@ def main():
     ap.add_argument("--only", help="names of cases, comma separated")
     ap.add_argument("--target")
     ap.add_argument("--schedule")
-    ap.add_argument("--library")
+    ap.add_argument("--library", dest="libattn", help="path of libattn.so")
     ap.add_argument("--slice", type=float, default=0.15, help="seconds a turn")
     ap.add_argument("--rounds", type=int, default=5)
     ap.add_argument("--peers", default="flash2,cudnn", help="of the set fwd")
@@ -397,18 +404,17 @@ def main():
     ap.add_argument("--head-dims", default="128", help="of the set fwd")
     args = ap.parse_args()
     if args.start_probe:
-        start_probe(args.start_probe, args.target, args.library)
+        start_probe(args.start_probe, args.target, args.libattn)
         return
     sets, rows = args.set.split(","), []
     only = args.only.split(",") if args.only else None
-    library = attn.Library(args.library)
+    library = attn.Library(args.libattn)
     for D in [int(x) for x in args.head_dims.split(",")] if "fwd" in sets else []:
         for shape in args.shapes.split(","):
             B, S = map(int, shape.split("x"))
             for name in ("full", "causal"):
                 case = Case(name, B, S, 2048 // D, D)
-                peers = [lambda label=label: sdpa(case, label, SDPA_BACKENDS[label])
-                         for label in args.peers.split(",") if label]
+                peers = sdpa_peers(case, args)
                 if args.yardstick:
                     peers += yardsticks(case, args.yardstick)
                 compare(library, case, peers, args, rows)
@@ -425,7 +431,7 @@ def main():
         for q_len in (1, 4, 16, 64):
             compare_packed(library, q_len, args, rows)
     if "start" in sets:
-        start_times(args.library, args, rows)
+        start_times(args.libattn, args, rows)
     result = {"machine": machine(), "attn": library.version(),
               "options": {k: v for k, v in vars(args).items() if k != "out"}, "rows": rows}
     if args.out:

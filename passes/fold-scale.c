@@ -29,8 +29,7 @@
 #include "passes/pass.h"
 #include "passes/tile.h"
 
-/* ---- What depends on s ------------------------------------------------------
- */
+/* ---- What depends on s -------------------------------------------------- */
 
 /* Values computed from the dot product Q·K; a map of each to itself. */
 struct score_set {

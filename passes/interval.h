@@ -23,8 +23,7 @@
 enum abs_kind { ABS_NONE, ABS_BOOL, ABS_I32, ABS_F32 };
 
 struct abs_value {
-    enum abs_kind
-        kind; /* ABS_NONE: a tensor or the like, lo is the value itself */
+    enum abs_kind kind; /* ABS_NONE: a tensor or the like; lo is the value */
     MlirValue lo, hi;
     /* i32, at compile time */
     int64_t min, max; /* bounds of lo and hi */

@@ -15,12 +15,10 @@ enum {
     MASK_INDICES = 5, /* mask arguments: b h h_kv q kv, then the shared ones */
     MASK_Q = 3,
     MASK_KV = 4,
-    KERNEL_SHARED =
-        5, /* kernel arguments before the shared ones: q k v o lse */
+    KERNEL_SHARED = 5,   /* kernel arguments before them: q k v o lse */
     CLASSIFY_SHARED = 7, /* b h h_kv q0 q1 k0 k1 */
     BOUNDS_SHARED = 5,   /* b h h_kv q0 q1 */
-    MAX_MASK_OPS =
-        4000, /* larger masks are not analysed: everything is partial */
+    MAX_MASK_OPS = 4000, /* larger masks: everything is partial */
 };
 
 /* Minima and maxima of a tensor along one axis, block by block. */

@@ -62,8 +62,7 @@ const struct pass *pass_find(const char *name) {
     return NULL;
 }
 
-/* ---- Running --------------------------------------------------------------
- */
+/* ---- Running ------------------------------------------------------------ */
 
 /* One run of pass_run; external passes point to it. */
 struct run {

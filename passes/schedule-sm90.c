@@ -156,8 +156,7 @@ static void choose_q_stages(const struct schedule_problem *problem,
     account(problem, plan);
 }
 
-/* ---- Several kernels -------------------------------------------------------
- */
+/* ---- Several kernels ---------------------------------------------------- */
 
 /* The second tile of head dimensions up to 64 and up to 128 (plain masks), and
  * the time of a row of both tiles, in percent of the first one's, full and

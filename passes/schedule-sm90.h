@@ -27,8 +27,7 @@ int schedule_producer_registers(int consumers, bool searches);
 
 /* ---- Both halves (schedule.c) ---- */
 
-/* True where the author left less than tile, stages, consumers and overlap to
- * the planner. */
+/* True where the author pinned the tile, stages, consumers or overlap. */
 bool schedule_shape_is_pinned(const struct schedule *pinned);
 
 /* The query heads that a tile may hold, 0: packing is not for this problem.

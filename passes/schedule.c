@@ -361,8 +361,7 @@ static bool refuse_bad_shape(const struct target_limits *target,
     return diag_error_count(diags) == before;
 }
 
-/* ---- Packed GQA ------------------------------------------------------------
- */
+/* ---- Packed GQA --------------------------------------------------------- */
 
 bool schedule_shape_is_pinned(const struct schedule *pinned) {
     static const enum schedule_key shape[] = {

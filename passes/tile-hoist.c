@@ -77,8 +77,7 @@ static void hoist_loop(struct arena *scratch, MlirOperation loop) {
             mlirOperationMoveBefore(collect.ops.data[i], loop);
 }
 
-/* ---- Reads by key ----------------------------------------------------------
- */
+/* ---- Reads by key ------------------------------------------------------- */
 
 static bool is_same_in_columns(MlirValue value) {
     MlirOperation stretch = ir_def_op(value, "vector.broadcast");
@@ -152,8 +151,7 @@ static void hoist_reads(struct arena *scratch, MlirOperation func) {
             move_early(reads[i], dot[0]);
 }
 
-/* ---- Equal reads -----------------------------------------------------------
- */
+/* ---- Equal reads -------------------------------------------------------- */
 
 /* True if `early` stands in the block of `late` or in one around it. */
 static bool is_visible(MlirOperation early, MlirOperation late) {

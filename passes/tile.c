@@ -31,8 +31,7 @@ MlirValue tile_uniform(struct ir_builder *b, MlirValue x) {
     return ir_warp_reduce(b, "minsi", x);
 }
 
-/* ---- Calls of the spec's functions -----------------------------------------
- */
+/* ---- Calls of the spec's functions -------------------------------------- */
 
 /* Arguments of a kernel before its sizes: q, k, v, o, lse. */
 enum { FIXED_ARGS = 5 };

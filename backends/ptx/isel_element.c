@@ -267,7 +267,7 @@ static struct ptx_operand emit_negf(const struct element *e) {
 /* clang-format off */
 #define BOTH(row) row, row /* exact already: contraction changes nothing */
 static const struct element_rule rules[] = {
-    /* operation more than one i32 f32, f32 that may contract, i1 */
+    /* operation         more than one   i32             f32, f32 that may contract, i1 */
     {"arith.addi",       NULL,           PTX_ADD_S32,    NO, NO, PTX_XOR_PRED},
     {"arith.subi",       NULL,           PTX_SUB_S32,    NO, NO, PTX_XOR_PRED},
     {"arith.muli",       NULL,           PTX_MUL_LO_S32, NO, NO, PTX_AND_PRED},

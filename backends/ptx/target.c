@@ -13,7 +13,7 @@ enum { KIB = 1024 };
 
 /* clang-format off */
 static const struct ptx_target targets[] = {
-    /* name sm only ISA capabilities CTA SM registers threads */
+    /* name     sm   only   ISA capabilities    CTA        SM         registers   threads */
     {"sm_80",   80,  false, 70, 0,              163 * KIB, 164 * KIB, 65536, 255, 1024},
     {"sm_86",   86,  false, 71, 0,               99 * KIB, 100 * KIB, 65536, 255, 1024},
     {"sm_89",   89,  false, 78, 0,               99 * KIB, 100 * KIB, 65536, 255, 1024},
