@@ -168,7 +168,8 @@ bool compile_plan(struct arena *arena, struct source_set *sources,
         facts_has_window(attention),
         facts_has_division(attention),
         attention->group,
-        facts_mask_reads_head(attention)};
+        facts_mask_reads_head(attention),
+        facts_reads_words(attention)};
     return schedule_resolve(&problem, &pinned, diags, out_plan);
 }
 

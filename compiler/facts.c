@@ -98,6 +98,19 @@ static void visit_read(void *data, const struct expr *node) {
     *found = *found || (row && column);
 }
 
+static void visit_words(void *data, const struct expr *node) {
+    bool *found = data;
+    bool row = false, words = false;
+    if (node->kind != EXPR_READ)
+        return;
+    for (size_t i = 0; i < node->arg_count; i++) {
+        const struct expr *index = node->args[i];
+        row = row || (!is_coarse(index) && ast_uses_row(index));
+        words = words || (is_coarse(index) && ast_uses_column(index));
+    }
+    *found = *found || (row && words);
+}
+
 static void visit_division(void *data, const struct expr *node) {
     bool *found = data;
     bool divides = node->kind == EXPR_BINARY && node->type == TYPE_I32 &&
@@ -117,6 +130,14 @@ bool facts_has_element_reads(const struct attention *attention) {
     bool found = false;
     for (size_t i = 0; i < attention->item_count; i++)
         ast_walk(attention->items[i].value, visit_read, &found);
+    return found;
+}
+
+bool facts_reads_words(const struct attention *attention) {
+    bool found = false;
+    for (size_t i = 0; i < attention->item_count; i++)
+        if (attention->items[i].kind != ITEM_SCORE)
+            ast_walk(attention->items[i].value, visit_words, &found);
     return found;
 }
 

@@ -27,6 +27,9 @@ bool facts_has_window(const struct attention *attention);
 
 /* True when a mask line depends on the query head. */
 bool facts_mask_reads_head(const struct attention *attention);
+/* Does the mask read words with the bits of several keys of a row: [.. q .. kv
+ * / 32 ..]? */
+bool facts_reads_words(const struct attention *attention);
 
 /* True when a position is divided by what is not known before the launch, which
  * takes a sequence of instructions and registers. */

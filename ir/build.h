@@ -251,6 +251,11 @@ struct ir_while {
  * (ir_while_arg) have the types of `inits`. */
 struct ir_while ir_while_begin(struct ir_builder *b, const MlirValue *inits,
                                size_t count);
+/* One whose condition part passes on only the first `passed` values: so many
+ * ir_while_do takes, and the loop has so many results. */
+struct ir_while ir_while_begin_passing(struct ir_builder *b,
+                                       const MlirValue *inits, size_t count,
+                                       size_t passed);
 /* Argument i of part 0 (condition) or 1 (body). */
 MlirValue ir_while_arg(const struct ir_while *loop, int part, size_t i);
 /* scf.condition; passes `values` (types as inits) on and moves into the

@@ -111,13 +111,21 @@ void ir_if_end(struct ir_builder *b, struct ir_if *branch,
 
 struct ir_while ir_while_begin(struct ir_builder *b, const MlirValue *inits,
                                size_t count) {
+    return ir_while_begin_passing(b, inits, count, count);
+}
+
+struct ir_while ir_while_begin_passing(struct ir_builder *b,
+                                       const MlirValue *inits, size_t count,
+                                       size_t passed) {
     MlirType *types = ARENA_NEW_ARRAY(b->arena, MlirType, count);
     for (size_t i = 0; i < count; i++)
         types[i] = mlirValueGetType(inits[i]);
     struct ir_while loop = {.after = *b};
     const bool blocks[2] = {true, true};
-    loop.op = region_op(b, "scf.while", inits, count, types, count, blocks, 2,
+    loop.op = region_op(b, "scf.while", inits, count, types, passed, blocks, 2,
                         types, count);
+    for (size_t i = count; i-- > passed;)
+        mlirBlockEraseArgument(body_of(loop.op, 1), (unsigned)i);
     ir_at_end(b, body_of(loop.op, 0));
     return loop;
 }

@@ -164,7 +164,7 @@ static bool check_attention(struct verifier *v, MlirOperation op) {
         return fail(v, op, "group must not be negative");
     return check_callee(v, op, "mask", 5, 1) &&
            check_callee(v, op, "score", 6, 1) &&
-           check_callee(v, op, "classify", 7, 1) &&
+           check_callee(v, op, "classify", 7, 2) &&
            check_callee(v, op, "kv_bounds", 5, 2) && check_sizes(v, op);
 }
 

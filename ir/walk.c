@@ -193,6 +193,30 @@ MlirOperation ir_find_attention(MlirOperation func) {
     return (MlirOperation){NULL};
 }
 
+static MlirOperation find_causal(MlirOperation mask, MlirValue condition) {
+    enum { Q = 3, KV = 4 };
+    MlirOperation op = ir_def(condition), none = {NULL};
+    if (mlirOperationIsNull(op))
+        return none;
+    if (ir_is_op(op, "arith.andi")) {
+        MlirOperation left = find_causal(mask, ir_operand(op, 0));
+        return mlirOperationIsNull(left) ? find_causal(mask, ir_operand(op, 1))
+                                         : left;
+    }
+    int64_t predicate = ir_int_attr(op, "predicate", -1);
+    bool flipped = predicate == IR_SGE;
+    bool fits =
+        ir_is_op(op, "arith.cmpi") && (flipped || predicate == IR_SLE) &&
+        mlirValueEqual(ir_operand(op, flipped), ir_func_arg(mask, KV)) &&
+        mlirValueEqual(ir_operand(op, !flipped), ir_func_arg(mask, Q));
+    return fits ? op : none;
+}
+
+MlirOperation ir_find_causal(MlirOperation mask) {
+    MlirOperation end = mlirBlockGetTerminator(ir_func_body(mask));
+    return find_causal(mask, ir_operand(end, 0));
+}
+
 MlirAttribute ir_func_arg_attr(MlirOperation func, size_t i, const char *name) {
     MlirAttribute all = get_attr(func, "arg_attrs");
     if (mlirAttributeIsNull(all) ||

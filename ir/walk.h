@@ -118,6 +118,9 @@ MlirOperation ir_symbol_func(MlirOperation module, MlirOperation op,
                              const char *attr);
 /* The attn.attention op inside a function, null when there is none. */
 MlirOperation ir_find_attention(MlirOperation func);
+/* The first test kv <= q among the conditions of a mask function (b, h, h_kv,
+ * q, kv, ...) that must all hold; null when there is none. */
+MlirOperation ir_find_causal(MlirOperation mask);
 
 /* Operands of attn.attention. */
 enum {

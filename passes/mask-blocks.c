@@ -21,9 +21,9 @@
 
 enum { MIN_BLOCK = 16, TINY_TILE_BLOCK = 64 };
 
-/* Summary blocks that divide both tiles, unless they would be tiny. */
-static int block_of(int tile_m, int tile_n) {
-    int block = (int)abs_gcd(tile_m, tile_n);
+/* Summary blocks that divide both, unless they would be tiny. */
+static int block_of(int rows, int tile_n) {
+    int block = (int)abs_gcd(rows, tile_n);
     return block < MIN_BLOCK ? TINY_TILE_BLOCK : block;
 }
 
@@ -60,11 +60,24 @@ static MlirValue mask_result(const struct mask_blocks *m) {
     return ir_operand(mlirBlockGetTerminator(ir_func_body(m->mask)), 0);
 }
 
+/* i1: do the conditions that must hold together all hold, but for `causal`
+ * among them? */
+static MlirValue rest_holds(struct mask_eval *e, MlirValue condition,
+                            MlirOperation causal) {
+    MlirOperation op = ir_def(condition);
+    if (!mlirOperationIsNull(op) && mlirOperationEqual(op, causal))
+        return ir_const_bool(e->b, true);
+    if (mlirOperationIsNull(op) || !ir_is_op(op, "arith.andi"))
+        return mask_eval_fact(e, condition)->value.lo;
+    return abs_and(e->b, rest_holds(e, ir_operand(op, 0), causal),
+                   rest_holds(e, ir_operand(op, 1), causal));
+}
+
 static void build_classify(struct mask_blocks *m, struct ir_builder *b) {
     struct mask_eval e;
     ir_at_end(b, ir_func_body(m->classify));
     struct abs_value q = tile_positions(ir_func_arg(m->classify, 3),
-                                        ir_func_arg(m->classify, 4), m->tile_m);
+                                        ir_func_arg(m->classify, 4), m->rows);
     struct abs_value kv = tile_positions(
         ir_func_arg(m->classify, 5), ir_func_arg(m->classify, 6), m->tile_n);
     mask_eval_run(&e, m, b, m->classify, CLASSIFY_SHARED, q, kv);
@@ -73,8 +86,14 @@ static void build_classify(struct mask_blocks *m, struct ir_builder *b) {
     MlirValue partial = abs_is_true(keep.hi)
                             ? ir_const_i32(b, 1)
                             : ir_extui(b, keep.hi, ir_type_i32(b->context));
-    MlirValue class = abs_choose(b, keep.lo, ir_const_i32(b, 2), partial);
-    ir_return(b, &class, 1);
+    MlirValue results[2] = {
+        abs_choose(b, keep.lo, ir_const_i32(b, 2), partial)};
+    MlirOperation causal = ir_find_causal(m->mask);
+    results[1] = ir_const_i32(b, 0);
+    if (!mlirOperationIsNull(causal))
+        results[1] = ir_extui(b, rest_holds(&e, mask_result(m), causal),
+                              ir_type_i32(b->context));
+    ir_return(b, results, 2);
     ir_erase_dead(ir_func_body(m->classify));
 }
 
@@ -99,8 +118,8 @@ static bool build_bounds(struct mask_blocks *m, struct ir_builder *b) {
 /* Masks that are not analysed: every block is partial. */
 static void build_trivial(struct mask_blocks *m, struct ir_builder *b) {
     ir_at_end(b, ir_func_body(m->classify));
-    MlirValue partial = ir_const_i32(b, 1);
-    ir_return(b, &partial, 1);
+    MlirValue partial[2] = {ir_const_i32(b, 1), ir_const_i32(b, 0)};
+    ir_return(b, partial, 2);
     ir_at_end(b, ir_func_body(m->bounds));
     MlirValue kv_len = ir_func_arg(m->bounds, BOUNDS_SHARED + SIZE_KV_LEN);
     MlirValue results[2] = {ir_const_i32(b, 0),
@@ -125,12 +144,13 @@ static bool can_be_analysed(MlirOperation mask) {
 /* The tile of a kernel: its attribute, or what the planner writes there. */
 static bool find_tile(struct pass_ctx *ctx, struct mask_blocks *m) {
     struct schedule_plan plan;
-    if (ir_kernel_tile(m->kernel, &m->tile_m, &m->tile_n))
-        return true;
-    if (!plan_read(ctx, m->module, m->kernel, m->attention, &plan))
-        return false;
-    m->tile_m = plan.tile_m;
-    m->tile_n = plan.tile_n;
+    if (!ir_kernel_tile(m->kernel, &m->tile_m, &m->tile_n)) {
+        if (!plan_read(ctx, m->module, m->kernel, m->attention, &plan))
+            return false;
+        m->tile_m = plan.tile_m;
+        m->tile_n = plan.tile_n;
+    }
+    m->rows = m->tile_m / (int)ir_int_attr(m->kernel, "attn.consumers", 1);
     return true;
 }
 
@@ -148,9 +168,9 @@ static bool run_on_kernel(struct pass_ctx *ctx, MlirOperation module,
     if (!find_tile(ctx, &m))
         return false;
     ir_builder_init(&b, mlirOperationGetContext(module), ctx->scratch);
-    m.block = block_of(m.tile_m, m.tile_n);
+    m.block = block_of(m.rows, m.tile_n);
     m.shared_count = ir_func_arg_count(m.kernel) - KERNEL_SHARED;
-    m.classify = declare(&m, &b, "classify", CLASSIFY_SHARED, 1);
+    m.classify = declare(&m, &b, "classify", CLASSIFY_SHARED, 2);
     m.bounds = declare(&m, &b, "kv_bounds", BOUNDS_SHARED, 2);
     bool dense = false;
     if (can_be_analysed(m.mask)) {

@@ -33,6 +33,7 @@ struct mask_blocks {
     MlirOperation module, kernel, attention, mask;
     MlirOperation classify, bounds; /* functions being built */
     int tile_m, tile_n;
+    int rows; /* query rows of a class: the tile's, or a consumer's */
     int block;           /* elements that one summary entry covers */
     size_t shared_count; /* sizes, params, tensors */
     VEC(struct mask_summary) summaries;

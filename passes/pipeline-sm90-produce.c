@@ -14,8 +14,9 @@
  * The slot of V(last) becomes free long after K(last) is copied: what the next
  * tile takes to find runs meanwhile.
  *
- * Beside K of a listed block goes the word entry·2 + last; -1 stands for a tile
- * without blocks. */
+ * Beside K of a listed block go the word entry·2 + last and its classes, above
+ * them those of the block after it; the word -1 stands for a tile without
+ * blocks. */
 #include <assert.h>
 
 #include "passes/pipeline-sm90-roles.h"
@@ -52,16 +53,18 @@ static void emit_copy(struct roles *r, struct scope *scope, MlirOperation load,
     ir_set_packed_heads(copy, ir_packed_heads(load));
 }
 
-/* Copies the next K or V block; `entry` (list masks, K only, else null) goes
- * beside it. */
+/* Copies the next K or V block; `beside`: of a listed one's K, else null. */
 static struct ring produce_block(struct roles *r, struct scope *scope,
                                  bool is_k, struct ring ring, MlirValue row,
-                                 MlirValue entry) {
+                                 struct listed beside) {
     MlirValue full = is_k ? r->k_full : r->v_full;
     struct ir_if copying = begin_copying(r);
     role_wait_empty(r, is_k ? r->k_empty : r->v_empty, ring);
-    if (!mlirValueIsNull(entry))
-        ir_store_element(&r->b, entry, r->entries, &ring.stage, 1);
+    if (!mlirValueIsNull(beside.word)) {
+        ir_store_element(&r->b, beside.word, r->entries, &ring.stage, 1);
+        ir_store_element(&r->b, beside.classes, r->entry_classes, &ring.stage,
+                         1);
+    }
     emit_copy(r, scope, is_k ? r->k_load : r->v_load, row,
               is_k ? r->k_tiles : r->v_tiles, full, ring.stage);
     end_copying(r, &copying);
@@ -144,7 +147,8 @@ static void leave_late(struct roles *r, struct scope *tile, MlirValue row,
 static void produce_counted(struct roles *r, struct scope *tile,
                             MlirValue carried[P_COUNT]) {
     struct ir_builder *b = &r->b;
-    MlirValue none = {NULL}, count = role_image(tile, ir_operand(r->loop, 1));
+    const struct listed none = {{NULL}, {NULL}};
+    MlirValue count = role_image(tile, ir_operand(r->loop, 1));
     MlirValue zero = role_number(r, 0), one = role_number(r, 1);
     MlirType i32 = ir_type_i32(b->context);
     MlirType types[P_COUNT] = {i32, i32, i32, i32, i32, i32, i32, i32, i32};
@@ -210,6 +214,7 @@ enum {
     L_QS,
     L_QP,
     L_ENTRY, /* found, its K not copied yet; negative: none */
+    L_CLASSES,
     L_ROW,   /* of that block's keys */
     L_V_ROW, /* of the block whose V comes next; negative: none.  Before the
                 first search: of the tile before, as are the next two */
@@ -220,14 +225,16 @@ enum {
 
 /* K of the block that was found before, with its entry; then Q behind the first
  * block, else V of the block before.  Behind the first search of a tile nothing
- * was found before: the last V of the tile before. */
+ * was found before: the last V of the tile before.  `after`: classes of the
+ * block found now, anything where there is none. */
 static void produce_found(struct roles *r, struct scope *tile, MlirValue more,
-                          MlirValue own[L_COUNT]) {
+                          MlirValue after, MlirValue own[L_COUNT]) {
     enum { CHANGED = 6 };
     struct ir_builder *b = &r->b;
     MlirType i32 = ir_type_i32(b->context);
     MlirType types[CHANGED] = {i32, i32, i32, i32, i32, i32};
-    MlirValue none = {NULL}, zero = role_number(r, 0);
+    const struct listed none = {{NULL}, {NULL}};
+    MlirValue zero = role_number(r, 0);
     struct ring k = {own[L_KS], own[L_KP]}, v = {own[L_VS], own[L_VP]},
                 q = {own[L_QS], own[L_QP]};
     MlirValue exists = ir_cmpi(b, IR_SGE, own[L_ENTRY], zero);
@@ -235,7 +242,9 @@ static void produce_found(struct roles *r, struct scope *tile, MlirValue more,
     MlirValue last = ir_extui(b, ir_xori(b, more, ir_const_bool(b, true)), i32);
     MlirValue word =
         ir_ori(b, ir_shli(b, own[L_ENTRY], role_number(r, 1)), last);
-    k = produce_block(r, tile, true, k, own[L_ROW], word);
+    after = ir_shli(b, after, role_number(r, NEXT_CLASSES));
+    struct listed beside = {word, ir_ori(b, own[L_CLASSES], after)};
+    k = produce_block(r, tile, true, k, own[L_ROW], beside);
     MlirValue late = ir_cmpi(b, IR_SGE, own[L_V_ROW], zero);
     struct ir_if second = ir_if_begin(b, late, types, 4, true);
     struct ring next = produce_block(r, tile, false, v, own[L_V_ROW], none);
@@ -266,6 +275,7 @@ static void produce_nothing(struct roles *r, MlirValue own[L_COUNT]) {
     struct ir_if copying = begin_copying(r);
     role_wait_empty(r, r->k_empty, k);
     ir_store_element(b, role_number(r, -1), r->entries, &k.stage, 1);
+    ir_store_element(b, role_number(r, 0), r->entry_classes, &k.stage, 1);
     ir_mbarrier_arrive(b, r->k_full, k.stage, true);
     end_copying(r, &copying);
     struct ring next = role_ring_next(r, k, r->stages);
@@ -279,7 +289,7 @@ static void produce_nothing(struct roles *r, MlirValue own[L_COUNT]) {
  * whether it is the tile's last. */
 static void produce_listed(struct roles *r, struct scope *tile,
                            MlirValue carried[P_COUNT]) {
-    enum { MAX_SEARCH = 8 };
+    enum { MAX_SEARCH = 16 };
     struct ir_builder *b = &r->b;
     MlirValue values[MAX_SEARCH + L_COUNT], found[MAX_SEARCH + L_COUNT];
     size_t search = r->state, total = search + L_COUNT;
@@ -294,7 +304,12 @@ static void produce_listed(struct roles *r, struct scope *tile,
     for (size_t i = 0; i < total; i++)
         found[i] = values[i] = ir_while_arg(&loop, 0, i);
     MlirValue more = clone_search(r, tile, values, found);
-    produce_found(r, tile, more, found + search);
+    struct scope ahead = {ir_map_create(b->arena), tile->inner};
+    for (size_t i = 0; i < search; i++)
+        ir_map_set(ahead.inner, mlirBlockGetArgument(r->loop_body, (intptr_t)i),
+                   found[i]);
+    MlirValue after = role_slice(r, &ahead, ir_result(r->classes, 0));
+    produce_found(r, tile, more, after, found + search);
     ir_while_do(b, &loop, more, found, total);
 
     struct scope body = {ir_map_create(b->arena), tile->inner};
@@ -305,6 +320,7 @@ static void produce_listed(struct roles *r, struct scope *tile,
         values[i] = ir_while_arg(&loop, 1, i);
     MlirValue *own = values + search;
     own[L_ENTRY] = role_slice(r, &body, ir_result(r->entry, 0));
+    own[L_CLASSES] = role_slice(r, &body, ir_result(r->classes, 0));
     own[L_ROW] = role_slice(r, &body, ir_operand(r->k_load, 3));
     MlirOperation yield = mlirBlockGetTerminator(r->loop_body);
     for (size_t i = 0; i < search; i++)

@@ -7,6 +7,14 @@
 #include "ir/walk.h"
 #include "support/vec.h"
 
+/* What stands beside K of a listed block: its number·2 + last (negative for a
+ * tile without blocks), and its classes, from bit NEXT_CLASSES on those of the
+ * block after it. */
+enum { CLASS_BITS = 3, NEXT_CLASSES = 16 };
+struct listed {
+    MlirValue word, classes;
+};
+
 /* Position in a ring of stages: next stage, parity of the phase to wait for. */
 struct ring {
     MlirValue stage, parity;
@@ -33,7 +41,8 @@ struct roles {
     MlirOperation own; /* attn.own_blocks; null: all blocks are */
     MlirBlock loop_body;
     bool is_list;        /* scf.while over a list of blocks, else scf.for */
-    MlirOperation entry; /* list: block·2 + whole */
+    MlirOperation entry, classes; /* list: the block's number and classes: bit
+                                     CLASS_BITS·c: consumer c's own */
     size_t
         state; /* number of acc among the loop-carried values; m and l follow */
     MlirOperation rescale; /* makes the accumulator operand of P·V; null: it is
@@ -41,7 +50,7 @@ struct roles {
     MlirOperation
         exponent; /* first op that needs the new maximum and is a tile */
     /* The new kernel. */
-    MlirValue q_tiles, k_tiles, v_tiles, entries;
+    MlirValue q_tiles, k_tiles, v_tiles, entries, entry_classes;
     MlirValue q_full, q_empty, k_full, k_empty, v_full, v_empty;
     MlirValue tiles, first_tile, ctas; /* persistent loop */
     MlirValue counter; /* drawn tiles: workspace; null: static order */
@@ -113,8 +122,11 @@ struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,
 void role_tiles_end(struct roles *r, struct tile_loop *loop,
                     const struct tile_loop *next, const MlirValue *yields);
 
-/* Consumers: passes begin <= i < end of the key loop without this consumer.
- * rings: stage and parity of K, then of V; replaced. */
+/* Consumers: one pass of the key loop without this consumer.  rings: stage and
+ * parity of K, then of V; replaced.  A turn is taken and passed on, so that all
+ * consumers take equally many. */
+void role_skip_block(struct roles *r, MlirValue rings[4], bool takes_turn);
+/* Passes begin <= i < end of a counted loop. */
 void role_skip_blocks(struct roles *r, MlirValue begin, MlirValue end,
                       MlirValue rings[4]);
 /* A whole tile of `count` passes without it, with Q in the slot of position

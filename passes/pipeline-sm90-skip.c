@@ -3,14 +3,14 @@
  * All consumers share the copies of K and V, but a causal mask leaves the last
  * blocks of a tile to the consumers with the last rows, and a window the first
  * blocks to those with the first rows.  `tile` says which passes of the key
- * loop are a consumer's own (attn.own_blocks); in the others it only gives the
- * slots back, as soon as they are full: before that its arrival would count for
- * the block that was in the slot before.  It waits for V behind K as the
- * producer copies them, so that nobody can wait in a circle. */
+ * loop are a consumer's own (attn.own_blocks), the classes of a listed block
+ * whether it is; in the others it only gives the slots back, as soon as they
+ * are full: before that its arrival would count for the block that was in the
+ * slot before.  It waits for V behind K as the producer copies them, so that
+ * nobody can wait in a circle. */
 #include "passes/pipeline-sm90-roles.h"
 
-/* A turn is taken and passed on, so that all consumers take equally many. */
-static void skip_block(struct roles *r, MlirValue rings[4], bool takes_turn) {
+void role_skip_block(struct roles *r, MlirValue rings[4], bool takes_turn) {
     struct ir_builder *b = &r->b;
     struct ring k = {rings[0], rings[1]}, v = {rings[2], rings[3]};
     ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
@@ -34,7 +34,7 @@ void role_skip_blocks(struct roles *r, MlirValue begin, MlirValue end,
         ir_for_begin(b, begin, end, role_number(r, 1), rings, 4);
     for (size_t i = 0; i < 4; i++)
         rings[i] = ir_for_arg(&loop, i);
-    skip_block(r, rings, true);
+    role_skip_block(r, rings, true);
     ir_for_end(b, &loop, rings, 4);
     for (size_t i = 0; i < 4; i++)
         rings[i] = ir_result(loop.op, i);
@@ -53,7 +53,7 @@ void role_skip_tile(struct roles *r, MlirValue count, struct ring q,
     struct ir_if branch = ir_if_begin(b, some, types, 4, true);
     ir_mbarrier_wait(b, r->q_full, r->q_slot, q.parity);
     ir_mbarrier_arrive(b, r->q_empty, r->q_slot, false);
-    skip_block(r, rings, false);
+    role_skip_block(r, rings, false);
     role_skip_blocks(r, role_number(r, 1), count, rings);
     ir_if_else(b, &branch, rings, 4);
     ir_if_end(b, &branch, before, 4);

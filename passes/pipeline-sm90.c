@@ -22,7 +22,8 @@
  *     k, v       one for all consumers      consumer warp
  *     q          a slot per consumer        warp of its own consumer
  *
- * For list masks the producer writes (block·2 + whole)·2 + last beside K.
+ * For list masks the producer writes block·2 + last and the block's classes
+ * beside K.
  * With attn.q_stages = 2 the next tile's Q is copied while the present one is
  * in use.
  *
@@ -85,11 +86,15 @@ static void emit_shared(struct roles *r) {
     r->v_empty = emit_mbarriers(r, "v_empty", r->stages, 4 * r->consumers);
     if (r->is_list) {
         int64_t stages = r->stages;
+        int bytes = (4 * r->stages + 15) / 16 * 16;
         struct ir_shared place = {.name = "block_entries",
                                   .byte_offset = r->shared_bytes};
-        r->entries = ir_shared(
-            b, ir_type_shared(ir_type_i32(b->context), 1, &stages), &place);
-        r->shared_bytes += (4 * r->stages + 15) / 16 * 16;
+        MlirType words = ir_type_shared(ir_type_i32(b->context), 1, &stages);
+        r->entries = ir_shared(b, words, &place);
+        place.name = "block_classes";
+        place.byte_offset += bytes;
+        r->entry_classes = ir_shared(b, words, &place);
+        r->shared_bytes += 2 * bytes;
     }
     if (!mlirValueIsNull(r->counter)) {
         int64_t words = DRAWN_SLOTS * (1 + (int64_t)r->coordinates.count);
@@ -137,6 +142,8 @@ static bool find_body(struct roles *r, struct diag_sink *diags) {
     for (; !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op)) {
         if (ir_has_attr(op, "attn.entry"))
             r->entry = op;
+        if (ir_has_attr(op, "attn.classes"))
+            r->classes = op;
         if (!ir_is_op(op, "attn.load"))
             continue;
         bool is_k = mlirOperationIsNull(r->k_load);
@@ -150,9 +157,11 @@ static bool find_body(struct roles *r, struct diag_sink *diags) {
     r->pv = only_dot(r->v_load, false);
     if (mlirOperationIsNull(r->qk) || mlirOperationIsNull(r->pv))
         return refuse(diags, "K must feed a transposed dot and V a plain one");
-    if (r->is_list && mlirOperationIsNull(r->entry))
+    if (r->is_list &&
+        (mlirOperationIsNull(r->entry) || mlirOperationIsNull(r->classes)))
         return refuse(diags,
-                      "a loop over listed blocks needs an op with attn.entry");
+                      "a loop over listed blocks needs ops with attn.entry and "
+                      "attn.classes");
     MlirValue acc = ir_operand(r->pv, 2);
     r->rescale = ir_def(acc);
     MlirOperation narrow = ir_def_op(ir_operand(r->pv, 0), "arith.truncf");

@@ -9,7 +9,8 @@
  * requires     one attn.load of Q (64 rows of consumer `attn.consumer`) in
  * front of one key loop with loads of K and V: an scf.for that counts from 0 by
  * 1, or an scf.while whose first part finds the next block and whose body has
- * an op with attn.entry; acc, m, l are the last three loop-carried values;
+ * ops with attn.entry and attn.classes; acc, m, l are the last three
+ * loop-carried values;
  *              attn.stages, attn.q_stages (1 when absent), attn.consumers,
  *              attn.pingpong on the kernel;
  * establishes  roles, shared tiles, mbarriers, TMA copies and wgmma; a

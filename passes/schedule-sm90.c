@@ -119,6 +119,9 @@ static void choose_tile(const struct schedule_problem *problem,
     int widest = plan->consumers == 4               ? 64
                  : plan->consumers == 3 && dim > 64 ? 80
                                                     : 128;
+    /* Each key's place in its word takes what wider blocks' scores leave. */
+    if (problem->reads_words && widest > 64)
+        widest = 64;
     plan->tile_m = ROWS * plan->consumers;
     plan->tile_n = wish->tile_n ? wish->tile_n : widest;
     plan->stages = wish->stages ? wish->stages : 2;

@@ -48,7 +48,7 @@ static void emit_own_class(struct tile_kernel *kernel,
     MlirValue block = ir_maxsi(b, wish, kernel->first_block);
     MlirValue width = tile_const(kernel, kernel->plan.tile_n);
     MlirValue k_first = ir_muli(b, block, width);
-    MlirValue block_class = tile_classify(kernel, k_first);
+    MlirValue block_class = tile_classify(kernel, k_first, NULL);
     MlirValue full =
         ir_cmpi(b, IR_SLE, ir_addi(b, k_first, width), kernel->kv_len);
     MlirValue all = ir_cmpi(b, IR_EQ, block_class, tile_const(kernel, 2));
@@ -111,7 +111,7 @@ static void emit_entries(struct tile_kernel *kernel,
     MlirValue carried[STATE_COUNT];
     for (size_t i = 0; i < STATE_COUNT; i++)
         carried[i] = ir_for_arg(&loop, i);
-    tile_key_block(kernel, k_first, partial, carried);
+    tile_key_block(kernel, k_first, partial, (MlirValue){NULL}, carried);
     ir_for_end(b, &loop, carried, STATE_COUNT);
     for (size_t i = 0; i < STATE_COUNT; i++)
         state[i] = ir_result(loop.op, i);

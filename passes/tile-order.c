@@ -9,22 +9,32 @@
  *     section 0                                 section 1
  *     tile T-1: heads 0..hs-1 | tile T-2: ...   tile T-1: heads hs..2hs-1 | ...
  *
+ * Under a test kv <= q the first query tiles are the cheapest, those of all
+ * heads: they come last, as many as need no more keys than a section.
+ *
+ *     sections as above, down to tile F          tile F-1: all heads | ...
+ *
  * Not here: orders drawn from a counter. */
 #include "passes/tile.h"
 
 /* Bytes of K and V that may be in use at once. */
 enum { SECTION_BYTES = 32 << 20 };
 
-/* Query heads (packed: KV heads) of a section: as many as share that many bytes
- * of K and V, at least 1. */
-static MlirValue section_heads(struct tile_kernel *kernel, MlirValue total) {
-    struct ir_builder *b = &kernel->b;
+/* Keys of a section, of all its heads. */
+static int section_keys(const struct tile_kernel *kernel) {
     MlirOperation attention = kernel->attention;
     int64_t dims =
         ir_extent(mlirValueGetType(ir_operand(attention, IR_ATTENTION_K)), 3) +
         ir_extent(mlirValueGetType(ir_operand(attention, IR_ATTENTION_V)), 3);
+    return (int)(SECTION_BYTES / (2 * dims));
+}
+
+/* Query heads (packed: KV heads) of a section: as many as share that many bytes
+ * of K and V, at least 1. */
+static MlirValue section_heads(struct tile_kernel *kernel, MlirValue total) {
+    struct ir_builder *b = &kernel->b;
     MlirValue one = tile_const(kernel, 1);
-    MlirValue keys = tile_const(kernel, (int)(SECTION_BYTES / (2 * dims)));
+    MlirValue keys = tile_const(kernel, section_keys(kernel));
     MlirValue kv_heads =
         ir_maxsi(b, ir_divui(b, keys, ir_maxsi(b, kernel->kv_len, one)), one);
     kv_heads = ir_minsi(b, kv_heads, total);
@@ -33,6 +43,15 @@ static MlirValue section_heads(struct tile_kernel *kernel, MlirValue total) {
     MlirValue ratio = ir_divui(b, tile_size(kernel, "size:heads"),
                                tile_size(kernel, "size:kv_heads"));
     return ir_minsi(b, ir_muli(b, kv_heads, ratio), total);
+}
+
+/* F: query tiles that come last, those of all heads; needs kernel->causal. */
+static MlirValue last_tiles(struct tile_kernel *kernel, MlirValue tiles) {
+    struct ir_builder *b = &kernel->b;
+    int most = section_keys(kernel) * kernel->pack / kernel->plan.tile_m;
+    MlirValue kv_heads = ir_muli(b, tile_size(kernel, "size:kv_heads"),
+                                 tile_size(kernel, "size:batch"));
+    return ir_minsi(b, ir_divui(b, tile_const(kernel, most), kv_heads), tiles);
 }
 
 void tile_order(struct tile_kernel *kernel, MlirValue number, MlirValue tiles,
@@ -45,13 +64,31 @@ void tile_order(struct tile_kernel *kernel, MlirValue number, MlirValue tiles,
     }
     MlirValue total =
         ir_muli(b, tile_head_count(kernel), tile_size(kernel, "size:batch"));
-    MlirValue heads = section_heads(kernel, total);
-    MlirValue section = ir_divui(b, number, ir_muli(b, heads, tiles));
+    bool has_last = !mlirOperationIsNull(kernel->causal);
+    MlirValue heads = section_heads(kernel, total), one = tile_const(kernel, 1);
+    MlirValue behind = {NULL}, in_sections = tiles;
+    if (has_last) {
+        behind = last_tiles(kernel, tiles);
+        in_sections = ir_subi(b, tiles, behind);
+    }
+    MlirValue size = ir_muli(b, heads, in_sections);
+    if (has_last)
+        size = ir_maxsi(b, size, one);
+    MlirValue section = ir_divui(b, number, size);
     MlirValue first = ir_muli(b, section, heads);
-    MlirValue rest = ir_subi(b, number, ir_muli(b, first, tiles));
+    MlirValue passed = ir_muli(b, first, in_sections);
     MlirValue width =
         ir_minsi(b, heads, ir_subi(b, total, first)); /* the last is narrower */
-    MlirValue last = ir_subi(b, tiles, tile_const(kernel, 1));
+    MlirValue last = ir_subi(b, tiles, one);
+    if (has_last) {
+        MlirValue before = ir_muli(b, total, in_sections);
+        MlirValue is_last = ir_cmpi(b, IR_SGE, number, before);
+        first = ir_select(b, is_last, tile_const(kernel, 0), first);
+        passed = ir_select(b, is_last, before, passed);
+        width = ir_select(b, is_last, total, width);
+        last = ir_select(b, is_last, ir_subi(b, behind, one), last);
+    }
+    MlirValue rest = ir_subi(b, number, passed);
     *out_tile = ir_subi(b, last, ir_divui(b, rest, width));
     *out_batch_head = ir_addi(b, first, ir_remui(b, rest, width));
 }

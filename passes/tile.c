@@ -52,7 +52,8 @@ static void call_inline(struct tile_kernel *kernel, MlirOperation func,
     ir_inline(&kernel->b, func, args, count, out_results);
 }
 
-MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first) {
+MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first,
+                        MlirValue *out_rest) {
     struct ir_builder *b = &kernel->b;
     MlirValue end =
         ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n - 1));
@@ -64,9 +65,11 @@ MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first) {
                            kernel->q_last,
                            k_first,
                            ir_minsi(b, end, last_key)};
-    MlirValue block_class;
-    call_inline(kernel, kernel->classify, leading, 7, &block_class);
-    return block_class;
+    MlirValue results[2];
+    call_inline(kernel, kernel->classify, leading, 7, results);
+    if (out_rest)
+        *out_rest = results[1];
+    return results[0];
 }
 
 /* ---- One key block ------------------------------------------------------ */
@@ -182,6 +185,10 @@ static bool bound_keys(struct tile_kernel *kernel, MlirValue condition,
     return ir_is_op(op, "arith.cmpi") && bound_comparison(kernel, op, kv);
 }
 
+static MlirValue mask_result(MlirOperation mask) {
+    return ir_operand(mlirBlockGetTerminator(ir_func_body(mask)), 0);
+}
+
 /* Which pairs of the block attend. */
 static MlirValue inline_mask(struct tile_kernel *kernel, MlirValue kv) {
     MlirValue leading[] = {kernel->batch, kernel->row_heads, kernel->kv_head,
@@ -221,16 +228,30 @@ static MlirOperation find_causal(struct tile_kernel *kernel,
     return same && (flipped || predicate == IR_SLE) ? op : none;
 }
 
-/* Scores of masked pairs and of keys beyond kv_len become -inf.  With roles the
- * second test goes along in a comparison of the mask; without, the rows that
- * this takes are scarcer than instructions. */
-static MlirValue mask_scores(struct tile_kernel *kernel, MlirValue s,
+/* The whole mask, if there is one, or its test kv <= q. */
+enum mask_part { MASK_WHOLE, MASK_CAUSAL };
+
+static MlirValue inline_part(struct tile_kernel *kernel, enum mask_part part,
                              MlirValue kv) {
+    struct ir_builder *b = &kernel->b;
+    if (part == MASK_WHOLE)
+        return inline_mask(kernel, kv);
+    MlirType shape = ir_type_tile(ir_type_i32(b->context), kernel->tile_rows,
+                                  kernel->plan.tile_n);
+    return ir_cmpi(b, IR_SLE, ir_broadcast(b, kv, shape),
+                   ir_broadcast(b, kernel->rows, shape));
+}
+
+/* Scores of masked pairs and of keys beyond kv_len become -inf.  With roles the second test goes along in a
+ * comparison of the mask; without, the rows that this takes are scarcer than
+ * instructions. */
+static MlirValue mask_scores(struct tile_kernel *kernel, enum mask_part part,
+                             MlirValue s, MlirValue kv) {
     struct ir_builder *b = &kernel->b;
     MlirValue limit = ir_broadcast(b, kernel->kv_len, mlirValueGetType(kv));
     MlirValue keep = ir_cmpi(b, IR_SLT, kv, limit);
     if (!mlirOperationIsNull(kernel->mask)) {
-        MlirValue attends = inline_mask(kernel, kv);
+        MlirValue attends = inline_part(kernel, part, kv);
         MlirType shape =
             ir_join_shapes(mlirValueGetType(attends), mlirValueGetType(keep));
         bool bounded =
@@ -265,37 +286,46 @@ static MlirValue is_below(struct tile_kernel *kernel, MlirValue k_first) {
     return ir_cmpi(b, IR_SLE, end, most);
 }
 
+/* The whole mask, or where `rest` (null: unknown) its test kv <= q alone. */
+static MlirValue mask_open(struct tile_kernel *kernel, MlirValue rest,
+                           MlirValue s, MlirValue kv) {
+    struct ir_builder *b = &kernel->b;
+    if (mlirValueIsNull(rest))
+        return mask_scores(kernel, MASK_WHOLE, s, kv);
+    struct ir_if branch = ir_if_begin(b, rest, &kernel->scores, 1, true);
+    MlirValue causal = mask_scores(kernel, MASK_CAUSAL, s, kv);
+    ir_if_else(b, &branch, &causal, 1);
+    MlirValue all = mask_scores(kernel, MASK_WHOLE, s, kv);
+    ir_if_end(b, &branch, &all, 1);
+    return ir_result(branch.op, 0);
+}
+
 /* The mask of a partial block.  With roles a mask that holds kv <= q beside
  * other conditions is there without that test too, for the many partial blocks
- * below the diagonal: the far end of a window, the beginning of a document. */
+ * below the diagonal: the far end of a window, the beginning of a document.
+ * Where the classes say that the other conditions hold, that test is there
+ * alone: the diagonal of a document. */
 static MlirValue apply_mask(struct tile_kernel *kernel, MlirValue s,
-                            MlirValue k_first) {
+                            MlirValue k_first, MlirValue rest) {
     struct ir_builder *b = &kernel->b;
     MlirValue kv = key_positions(kernel, k_first);
-    bool may_split =
-        kernel->plan.consumers > 0 && !mlirOperationIsNull(kernel->mask);
-    if (may_split) {
-        MlirValue trial = inline_mask(kernel, kv);
-        MlirOperation test = find_causal(kernel, trial, kv);
-        may_split = !mlirOperationIsNull(test) &&
-                    !mlirOperationEqual(test, ir_def(unstretched(trial)));
-    }
-    if (!may_split)
-        return mask_scores(kernel, s, kv);
+    if (!kernel->has_rest)
+        return mask_scores(kernel, MASK_WHOLE, s, kv);
     struct ir_if below =
         ir_if_begin(b, is_below(kernel, k_first), &kernel->scores, 1, true);
     MlirValue attends = inline_mask(kernel, kv);
     MlirValue test = ir_result(find_causal(kernel, attends, kv), 0);
     ir_replace_uses(test, ir_splat(b, mlirValueGetType(test), 1));
-    MlirValue rest = keep_scores(kernel, attends, s);
-    ir_if_else(b, &below, &rest, 1);
-    MlirValue all = mask_scores(kernel, s, kv);
+    MlirValue others = keep_scores(kernel, attends, s);
+    ir_if_else(b, &below, &others, 1);
+    MlirValue all = mask_open(kernel, rest, s, kv);
     ir_if_end(b, &below, &all, 1);
     return ir_result(below.op, 0);
 }
 
 void tile_key_block(struct tile_kernel *kernel, MlirValue k_first,
-                    MlirValue partial, MlirValue state[STATE_COUNT]) {
+                    MlirValue partial, MlirValue rest,
+                    MlirValue state[STATE_COUNT]) {
     struct ir_builder *b = &kernel->b;
     MlirOperation attention = kernel->attention;
     kernel->k_first = k_first;
@@ -309,7 +339,7 @@ void tile_key_block(struct tile_kernel *kernel, MlirValue k_first,
         ir_dot(b, kernel->q_tile, k, ir_splat(b, kernel->scores, 0), true);
     MlirValue s = apply_score(kernel, raw, k_first);
     struct ir_if branch = ir_if_begin(b, partial, &kernel->scores, 1, true);
-    MlirValue masked = apply_mask(kernel, s, k_first);
+    MlirValue masked = apply_mask(kernel, s, k_first, rest);
     ir_if_else(b, &branch, &masked, 1);
     ir_if_end(b, &branch, &s, 1);
     MlirOperation step =
@@ -346,7 +376,7 @@ static MlirValue needs_mask(struct tile_kernel *kernel, MlirValue k_first) {
     ir_set_attr(ir_def(crosses), "attn.first_pass", ir_attr_unit(b->context));
     if (mlirOperationIsNull(kernel->classify))
         return crosses;
-    MlirValue block_class = tile_classify(kernel, k_first);
+    MlirValue block_class = tile_classify(kernel, k_first, NULL);
     return ir_ori(b, crosses, is_not_whole(kernel, block_class));
 }
 
@@ -362,7 +392,7 @@ void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
     MlirValue carried[STATE_COUNT];
     for (size_t i = 0; i < STATE_COUNT; i++)
         carried[i] = ir_for_arg(&loop, i);
-    tile_key_block(kernel, k_first, partial, carried);
+    tile_key_block(kernel, k_first, partial, (MlirValue){NULL}, carried);
     ir_for_end(b, &loop, carried, STATE_COUNT);
     for (size_t i = 0; i < STATE_COUNT; i++)
         state[i] = ir_result(loop.op, i);
@@ -432,9 +462,11 @@ static void emit_coordinates(struct tile_kernel *kernel) {
         ir_subi(b, kernel->row_count, tile_const(kernel, 1)));
     kernel->q_first = query_of(kernel, kernel->row_first);
     kernel->q_last = query_of(kernel, last);
+    kernel->tile_first = kernel->row_first;
     if (kernel->plan.consumers > 0) {
+        kernel->consumer = ir_consumer(b);
         MlirValue offset =
-            ir_muli(b, ir_consumer(b), tile_const(kernel, kernel->tile_rows));
+            ir_muli(b, kernel->consumer, tile_const(kernel, kernel->tile_rows));
         kernel->row_first = ir_addi(b, kernel->row_first, offset);
     }
 }
@@ -488,13 +520,11 @@ static void emit_key_range(struct tile_kernel *kernel) {
     kernel->block_count = ir_select(b, some, count, zero);
 }
 
-/* Classes of single blocks are about the consumer's own rows, where it decides
- * alone; past the end of q they are about the first of them. */
-static void narrow_rows(struct tile_kernel *kernel) {
+void tile_narrow_rows(struct tile_kernel *kernel, MlirValue first) {
     struct ir_builder *b = &kernel->b;
-    MlirValue last = ir_addi(b, kernel->row_first,
-                             tile_const(kernel, kernel->tile_rows - 1));
-    kernel->q_first = query_of(kernel, kernel->row_first);
+    MlirValue last =
+        ir_addi(b, first, tile_const(kernel, kernel->tile_rows - 1));
+    kernel->q_first = query_of(kernel, first);
     kernel->q_last =
         ir_maxsi(b, ir_minsi(b, query_of(kernel, last), kernel->q_last),
                  kernel->q_first);
@@ -559,8 +589,9 @@ static void emit_kernel(struct tile_kernel *kernel) {
     bool dense = mlirOperationIsNull(kernel->classify) ||
                  ir_has_attr(kernel->attention, "dense");
     bool has_roles = kernel->plan.consumers > 0;
+    /* Where a consumer decides alone, classes are about its own rows. */
     if (dense && has_roles)
-        narrow_rows(kernel);
+        tile_narrow_rows(kernel, kernel->row_first);
     if (dense && has_roles && !mlirOperationIsNull(kernel->kv_bounds))
         emit_own_blocks(kernel);
     if (dense)
@@ -618,6 +649,11 @@ static bool tile_function(struct pass_ctx *ctx, MlirOperation module,
     if (kernel.pack > 1)
         kernel.row_count =
             ir_muli(&kernel.b, kernel.q_len, tile_const(&kernel, kernel.pack));
+    if (!mlirOperationIsNull(kernel.mask))
+        kernel.causal = ir_find_causal(kernel.mask);
+    kernel.has_rest =
+        kernel.plan.consumers > 0 && !mlirOperationIsNull(kernel.causal) &&
+        !mlirOperationEqual(kernel.causal, ir_def(mask_result(kernel.mask)));
     kernel.tile_rows = kernel.plan.consumers > 0
                            ? kernel.plan.tile_m / kernel.plan.consumers
                            : kernel.plan.tile_m;

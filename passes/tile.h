@@ -17,10 +17,14 @@ struct tile_kernel {
     struct schedule_plan plan;
     /* Functions of the spec, null when absent. */
     MlirOperation mask, score, classify, kv_bounds;
+    MlirOperation causal; /* the mask's test kv <= q; null: there is none */
+    bool has_rest;        /* roles: it stands beside others */
     MlirValue q_len, kv_len;
     /* Tile coordinates: batch, heads; first and last real query position that
      * classes and bounds are about. */
     MlirValue batch, head, kv_head, q_first, q_last;
+    MlirValue tile_first; /* the first row of the tile */
+    MlirValue consumer;   /* whose program this is; null: there are no roles */
     int tile_rows; /* query rows of this program: the tile's, or a consumer's 64
                     */
     /* Packed GQA: row r of a tile is query r / pack of head
@@ -46,13 +50,21 @@ MlirValue tile_const(struct tile_kernel *kernel, int value);
 MlirValue tile_uniform(struct ir_builder *b, MlirValue x);
 
 /* One key block: loads, scores, mask where `partial` (i1, uniform), softmax
- * step. `state` is read and replaced. */
+ * step. `state` is read and replaced.  `rest` (i1, uniform, null: unknown): of
+ * the mask nothing but kv <= q needs a test. */
 void tile_key_block(struct tile_kernel *kernel, MlirValue k_first,
-                    MlirValue partial, MlirValue state[STATE_COUNT]);
+                    MlirValue partial, MlirValue rest,
+                    MlirValue state[STATE_COUNT]);
 
-/* Class of the keys k_first.. of one block for this query tile (0 skip, 1
- * partial, 2 whole), kernel->classify inlined; needs kernel->classify. */
-MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first);
+/* Class of the keys k_first.. of one block for the queries q_first..q_last (0
+ * skip, 1 partial, 2 whole), kernel->classify inlined; needs kernel->classify.
+ * *out_rest (may be NULL): 1 where nothing but the test kv <= q is open. */
+MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first,
+                        MlirValue *out_rest);
+
+/* Makes q_first..q_last, those of the tile, those of a consumer's rows from
+ * `first`; past the end of q they are about the first of them. */
+void tile_narrow_rows(struct tile_kernel *kernel, MlirValue first);
 
 /* The loop over key blocks [first_block, last_block] itself, where most of them
  * run. */
@@ -63,8 +75,8 @@ void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
 void tile_loop_list(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
 
 /* The same for programs of a consumer: the search for the next block is the
- * first part of a while loop, its entry an op with attn.entry (tile-search.c).
- */
+ * first part of a while loop, its number an op with attn.entry and the classes
+ * one with attn.classes (tile-search.c). */
 void tile_loop_search(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]);
 
 /* Query tile (from 0) and batch·heads + head of persistent tile number

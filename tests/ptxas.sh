@@ -8,7 +8,7 @@
 # bytes a thread; smaller spills are listed (docs/ptx.md, "Registers needed").
 set -u
 build=${1:?usage: ptxas.sh BUILD}
-limit=${SPILL_LIMIT:-8}
+limit=${SPILL_LIMIT:-0}
 cd "$(dirname "$0")/.." || exit 2
 ptxas=
 for d in "${CUDA_HOME:-}" /usr/local/cuda; do

@@ -221,13 +221,28 @@ static const char *check_tile(struct mask_case *c, int64_t q0, int64_t k0,
     return NULL;
 }
 
+/* A tile in which nothing but kv <= q is open. */
+static const char *check_causal(struct mask_case *c, const uint8_t *keep,
+                                int64_t q0, int64_t k0,
+                                struct mask_score *score) {
+    int64_t q_len = c->sizes[SIZE_Q_LEN], kv_len = c->sizes[SIZE_KV_LEN];
+    score->causal++;
+    for (int64_t q = q0; q < smaller(q0 + c->tile_m, q_len); q++)
+        for (int64_t k = k0; k < smaller(k0 + c->tile_n, kv_len); k++)
+            if ((keep[q * kv_len + k] != 0) != (k <= q))
+                return arena_printf(c->arena,
+                                    "tile at q %lld, kv %lld is not causal",
+                                    (long long)q0, (long long)k0);
+    return NULL;
+}
+
 /* All tiles of one row of tiles, a lane a key block. */
 static const char *check_row(struct mask_case *c, struct eval_value *args,
                              const uint8_t *keep, int64_t q0,
                              struct mask_score *score) {
     int64_t kv_len = c->sizes[SIZE_KV_LEN],
             blocks = (kv_len + c->tile_n - 1) / c->tile_n;
-    struct eval_value class;
+    struct eval_value class[2];
     args[3] = eval_whole(q0);
     args[4] = eval_whole(smaller(q0 + c->tile_m, c->sizes[SIZE_Q_LEN]) - 1);
     for (int64_t first = 0; first < blocks; first += EVAL_LANES) {
@@ -235,11 +250,13 @@ static const char *check_row(struct mask_case *c, struct eval_value *args,
             args[5].i[i] = (first + i) * c->tile_n;
             args[6].i[i] = smaller((first + i + 1) * c->tile_n, kv_len) - 1;
         }
-        eval_run(c->classify, args, 0, 0, &class);
+        eval_run(c->classify, args, 0, 0, class);
         for (int i = 0; i < EVAL_LANES && first + i < blocks; i++) {
             int64_t k0 = (first + i) * c->tile_n;
-            const char *wrong = check_tile(c, q0, k0, class.i[i],
+            const char *wrong = check_tile(c, q0, k0, class[0].i[i],
                                            truth_of(c, keep, q0, k0), score);
+            if (!wrong && class[1].i[i] != 0)
+                wrong = check_causal(c, keep, q0, k0, score);
             if (wrong)
                 return wrong;
         }

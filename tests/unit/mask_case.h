@@ -10,6 +10,7 @@
 struct mask_score {
     size_t skip, partial, whole; /* tiles by class */
     size_t lost;                 /* partial where skip or whole was possible */
+    size_t causal;               /* nothing but kv <= q is open */
     size_t
         loose; /* key blocks inside kv_bounds but without a pair, at its ends */
     bool dense;

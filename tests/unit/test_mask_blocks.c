@@ -447,7 +447,8 @@ static bool random_mask(MlirContext context, uint64_t seed,
     struct strbuf text;
     state = seed * 0x2545F4914F6CDD1Du + 7;
     strbuf_init(&text, NULL);
-    strbuf_printf(&text, "%s mask ", declarations);
+    const char *causal = below(3) == 0 ? "mask kv <= q; " : "";
+    strbuf_printf(&text, "%s %smask ", declarations, causal);
     struct writer w = {&text, true};
     write_bool(&w, 1 + below(4));
     write(&w, ";");
@@ -500,6 +501,7 @@ static void random_share(int share) {
     cr_expect(valid >= 2000 / SHARES, "only %d of %d masks are specs", valid,
               MASKS_PER_SHARE);
     cr_expect(score.skip > 0 && score.partial > 0 && score.whole > 0);
+    cr_expect(score.causal > 0);
     cr_log_info(
         "%d masks: %zu skip, %zu whole, %zu partial of which %zu need not be",
         valid, score.skip, score.whole, score.partial, score.lost);

@@ -6,7 +6,8 @@
 // CHECK-LABEL: func.func private @a.classify(
 // CHECK-SAME: %arg12: f32
 // CHECK: %[[ONE:.*]] = arith.constant 1 : i32
-// CHECK-NEXT: return %[[ONE]] : i32
+// CHECK-NEXT: %[[ZERO:.*]] = arith.constant 0 : i32
+// CHECK-NEXT: return %[[ONE]], %[[ZERO]] : i32, i32
 
 !qk = memref<?x?x?x64xbf16, strided<[?, ?, ?, 1]>>
 !lse = memref<?x?x?xf32, strided<[?, ?, ?]>>

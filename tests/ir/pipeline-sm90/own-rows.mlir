@@ -31,7 +31,7 @@ module attributes {attn.target = "sm_90a"} {
     return %r : i1
   }
   func.func private @a.classify(%b: i32, %h: i32, %h_kv: i32, %q0: i32, %q1: i32, %k0: i32, %k1: i32,
-      %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> i32 {
+      %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> (i32, i32) {
     %c0 = arith.constant 0 : i32
     %c1 = arith.constant 1 : i32
     %c2 = arith.constant 2 : i32
@@ -39,7 +39,7 @@ module attributes {attn.target = "sm_90a"} {
     %some = arith.cmpi sle, %k0, %q1 : i32
     %x = arith.select %some, %c1, %c0 : i32
     %r = arith.select %all, %c2, %x : i32
-    return %r : i32
+    return %r, %c0 : i32, i32
   }
   func.func private @a.kv_bounds(%b: i32, %h: i32, %h_kv: i32, %q0: i32, %q1: i32,
       %batch: i32, %heads: i32, %kv_heads: i32, %q_len: i32, %kv_len: i32) -> (i32, i32) {
