@@ -223,6 +223,6 @@ void tile_hoist(struct arena *scratch, MlirOperation func) {
         for (size_t i = count; i-- > 0;)
             hoist_loop(scratch, loops[i]);
     }
-    share_reads(scratch, func);
     hoist_reads(scratch, func);
+    share_reads(scratch, func);
 }

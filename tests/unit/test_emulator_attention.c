@@ -249,6 +249,30 @@ Test(emulator_attention, variants_agree) {
     finish(&run);
 }
 
+/* Listed blocks run for the consumers that attend to them, 64 rows each, and
+ * nobody else: a window, and for the second half of a tile the first keys
+ * too, so that blocks are skipped in front, in between and at the end. */
+Test(emulator_attention, consumers_skip_what_is_others) {
+    enum { ROWS = 64, N = 32, WINDOW = 64 };
+    struct run run = {0};
+    struct emu_options options = emu_options_default();
+    compile_for(&run,
+                "attention list { dtype bf16; head_dim 64; mask kv <= q; "
+                "mask q - kv < 64 || (kv < 32 && q % 128 >= 64); "
+                "schedule { tile 128, 32; } }",
+                "sm_90a");
+    execute(&run, &options);
+    uint64_t own = 0;
+    for (int q0 = 0; q0 < Q_LEN; q0 += ROWS)
+        for (int k0 = 0; k0 < KV_LEN; k0 += N) {
+            bool near = k0 < q0 + ROWS && q0 - (k0 + N - 1) < WINDOW;
+            own += near || (k0 == 0 && q0 % 128 == ROWS);
+        }
+    cr_expect_eq(run.result.total.counters.mma_flop,
+                 HEADS * own * 4 * ROWS * N * DIM);
+    finish(&run);
+}
+
 /* ---- kernels broken by taking one line away ---------------------------- */
 
 /* Whether the line's instruction, behind its guard, starts with `opcode`. */

@@ -1,7 +1,9 @@
 // RUN: attnc --run-pass=tile,cse,online-softmax,fold-scale,cse,rescale,pipeline,cse %s | FileCheck %s
 // A mask without dense bounds: the producer warp searches one block ahead of its copies and
-// writes words (entry, last) beside K; -1 stands for a tile without blocks.  The consumers'
-// loop ends at the last one and holds nothing of the search.  Tiles are drawn; each goes to
+// writes words (entry, last) and classes beside K, three ballots of each of the three
+// consumers; -1 stands for a tile without blocks.  The consumers' loop ends at the last one
+// or in front of one that is not own, and holds nothing of the search; those are skipped up
+// to the next own one, whose scores start another run with a rescaled accumulator.  Tiles are drawn; each goes to
 // the consumers as a record of its number and coordinates, -1 at the end.  The last V of a
 // tile is copied behind the first search of the next one, that of the last tile at the end.
 
@@ -9,6 +11,7 @@
 // CHECK-SAME: attn.arg = "workspace:0", attn.workspace_bytes = ["4"], attn.workspace_zeroed
 // CHECK-SAME: attn.order = "dynamic"
 // CHECK-DAG: %[[ENTRIES:.*]] = "attn.shared"() {byte_offset = {{.*}}, name = "block_entries"}
+// CHECK-DAG: %[[CLASSES:.*]] = "attn.shared"() {byte_offset = {{.*}}, name = "block_classes"}
 // CHECK-DAG: %[[DRAWN:.*]] = "attn.shared"() {byte_offset = {{.*}}, name = "drawn_tiles"}
 // CHECK: "attn.set_max_registers"() {action = "decrease"
 // CHECK: scf.while
@@ -17,9 +20,10 @@
 // CHECK: memref.store {{.*}}, %[[DRAWN]]
 // CHECK: scf.while
 // CHECK: scf.while
-// CHECK: "attn.ballot"
-// CHECK: "attn.ballot"
+// CHECK-COUNT-6: "attn.ballot"
+// CHECK-NOT: "attn.ballot"
 // CHECK: memref.store {{.*}}, %[[ENTRIES]]
+// CHECK: memref.store {{.*}}, %[[CLASSES]]
 // CHECK: "attn.tma_load"(%arg1
 // CHECK: "attn.tma_load"(%arg2
 // CHECK: "attn.tma_load"(%arg0
@@ -39,11 +43,23 @@
 // CHECK: memref.load %[[DRAWN]]
 // CHECK: memref.load %[[ENTRIES]]
 // CHECK: "attn.wgmma"({{.*}}) {transpose_b}
-// CHECK: scf.while
+// CHECK: %[[LOOP:.*]]:16 = scf.while
+// CHECK: scf.while {{.*}}%[[AGAIN:.*]] = %false
+// CHECK: scf.if %[[AGAIN]] -> (vector<64x64xf32>)
 // CHECK: scf.while
 // CHECK: scf.condition
 // CHECK: memref.load %[[ENTRIES]]
+// CHECK: memref.load %[[CLASSES]]
 // CHECK: "attn.wgmma"({{.*}}) {transpose_b}
+// CHECK: "attn.wgmma"({{.*}}) :
+// CHECK: "attn.wgmma"({{.*}}) :
+// CHECK: memref.load %[[ENTRIES]]
+// CHECK: scf.while
+// CHECK: scf.condition
+// CHECK: memref.load %[[ENTRIES]]
+// CHECK: scf.condition
+// CHECK: "attn.wgmma"({{.*}}) {transpose_b}
+// CHECK: scf.yield {{.*}}%true
 // CHECK: memref.load %[[DRAWN]]
 // CHECK: memref.load %[[ENTRIES]]
 // CHECK: "attn.wgmma"({{.*}}) {transpose_b}
