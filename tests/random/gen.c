@@ -107,6 +107,15 @@ static void add_fn(struct gen_spec *spec, struct gen_scope *scope) {
         scope->int_fns[scope->int_fn_count++] = form;
 }
 
+/* The name of a let; that of a constant is one. */
+static const struct gen_node *let_name(struct gen_scope *scope, const char *name,
+                                       const struct gen_node *value) {
+    struct gen_node *leaf =
+        (struct gen_node *)gen_leaf(scope, value->type, name, value->size);
+    leaf->constant = value->constant;
+    return leaf;
+}
+
 static void add_let(struct gen_spec *spec, struct gen_scope *scope, int number) {
     const char *name = arena_printf(scope->arena, "x%d", number);
     const char *head = arena_printf(scope->arena, "let %s = ", name);
@@ -114,15 +123,15 @@ static void add_let(struct gen_spec *spec, struct gen_scope *scope, int number) 
     switch (rng_range(scope->rng, 0, 3)) {
     case 0:
         value = gen_bool(scope, 2);
-        scope->bools[scope->bool_count++] = gen_leaf(scope, TYPE_BOOL, name, 0);
+        scope->bools[scope->bool_count++] = let_name(scope, name, value);
         break;
     case 1:
         value = gen_bias(scope, 2);
-        scope->bias[scope->bias_count++] = gen_leaf(scope, TYPE_F32, name, value->size);
+        scope->bias[scope->bias_count++] = let_name(scope, name, value);
         break;
     default:
         value = gen_int(scope, 2);
-        scope->ints[scope->int_count++] = gen_leaf(scope, TYPE_I32, name, 0);
+        scope->ints[scope->int_count++] = let_name(scope, name, value);
         break;
     }
     add_item(spec, head, value, false);
