@@ -365,7 +365,8 @@ static MlirValue is_not_whole(struct tile_kernel *kernel, MlirValue class) {
 /* True where the block needs the mask code: it crosses kv_len, which only the
  * first pass of a loop can, or is not known to be whole.  A mask without
  * classification is evaluated everywhere. */
-static MlirValue needs_mask(struct tile_kernel *kernel, MlirValue k_first) {
+static MlirValue needs_mask(struct tile_kernel *kernel, MlirValue k_first,
+                            MlirValue *out_rest) {
     struct ir_builder *b = &kernel->b;
     bool has_mask = !mlirOperationIsNull(kernel->mask);
     if (has_mask && mlirOperationIsNull(kernel->classify))
@@ -376,7 +377,9 @@ static MlirValue needs_mask(struct tile_kernel *kernel, MlirValue k_first) {
     ir_set_attr(ir_def(crosses), "attn.first_pass", ir_attr_unit(b->context));
     if (mlirOperationIsNull(kernel->classify))
         return crosses;
-    MlirValue block_class = tile_classify(kernel, k_first, NULL);
+    MlirValue rest, block_class = tile_classify(kernel, k_first, &rest);
+    if (kernel->has_rest)
+        *out_rest = ir_cmpi(b, IR_NE, rest, tile_const(kernel, 0));
     return ir_ori(b, crosses, is_not_whole(kernel, block_class));
 }
 
@@ -388,11 +391,11 @@ void tile_loop_dense(struct tile_kernel *kernel, MlirValue state[STATE_COUNT]) {
     MlirValue block = ir_subi(b, kernel->last_block, loop.iv);
     MlirValue k_first =
         ir_muli(b, block, tile_const(kernel, kernel->plan.tile_n));
-    MlirValue partial = needs_mask(kernel, k_first);
+    MlirValue rest = {NULL}, partial = needs_mask(kernel, k_first, &rest);
     MlirValue carried[STATE_COUNT];
     for (size_t i = 0; i < STATE_COUNT; i++)
         carried[i] = ir_for_arg(&loop, i);
-    tile_key_block(kernel, k_first, partial, (MlirValue){NULL}, carried);
+    tile_key_block(kernel, k_first, partial, rest, carried);
     ir_for_end(b, &loop, carried, STATE_COUNT);
     for (size_t i = 0; i < STATE_COUNT; i++)
         state[i] = ir_result(loop.op, i);
