@@ -279,9 +279,9 @@ static void consume_counted(struct roles *r, const struct scope *tile,
 
 /* ---- Lists --------------------------------------------------------------- */
 
-/* Blocks of a list are others' only where there are others. */
+/* Blocks of a list are others' only where each consumer has a class. */
 static bool has_skips(const struct roles *r) {
-    return r->is_list && r->consumers > 1;
+    return r->is_list && ir_int_attr(r->classes, "attn.classes", 1) > 1;
 }
 
 /* Waits for the next block of the list. */

@@ -213,11 +213,11 @@ enum {
     L_VP,
     L_QS,
     L_QP,
-    L_ENTRY, /* found, its K not copied yet; negative: none */
-    L_CLASSES,
-    L_ROW,   /* of that block's keys */
-    L_V_ROW, /* of the block whose V comes next; negative: none.  Before the
-                first search: of the tile before, as are the next two */
+    L_ENTRY,   /* found, its K not copied yet; negative: none */
+    L_CLASSES, /* of that block; in front of the body of the one found now */
+    L_ROW,     /* of that block's keys */
+    L_V_ROW,   /* of the block whose V comes next; negative: none.  Before the
+                  first search: of the tile before, as are the next two */
     L_V_BATCH,
     L_V_HEAD,
     L_COUNT
@@ -310,6 +310,7 @@ static void produce_listed(struct roles *r, struct scope *tile,
                    found[i]);
     MlirValue after = role_slice(r, &ahead, ir_result(r->classes, 0));
     produce_found(r, tile, more, after, found + search);
+    found[search + L_CLASSES] = after;
     ir_while_do(b, &loop, more, found, total);
 
     struct scope body = {ir_map_create(b->arena), tile->inner};
@@ -320,7 +321,6 @@ static void produce_listed(struct roles *r, struct scope *tile,
         values[i] = ir_while_arg(&loop, 1, i);
     MlirValue *own = values + search;
     own[L_ENTRY] = role_slice(r, &body, ir_result(r->entry, 0));
-    own[L_CLASSES] = role_slice(r, &body, ir_result(r->classes, 0));
     own[L_ROW] = role_slice(r, &body, ir_operand(r->k_load, 3));
     MlirOperation yield = mlirBlockGetTerminator(r->loop_body);
     for (size_t i = 0; i < search; i++)

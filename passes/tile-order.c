@@ -17,8 +17,10 @@
  * Not here: orders drawn from a counter. */
 #include "passes/tile.h"
 
-/* Bytes of K and V that may be in use at once. */
-enum { SECTION_BYTES = 32 << 20 };
+/* Bytes of K and V that may be in use at once.  Where blocks are left out,
+ * tiles that run at the same time read different ones, and fewer heads keep
+ * them in the cache. */
+enum { SECTION_BYTES = 32 << 20, SPARSE_SECTION_BYTES = 16 << 20 };
 
 /* Keys of a section, of all its heads. */
 static int section_keys(const struct tile_kernel *kernel) {
@@ -26,7 +28,8 @@ static int section_keys(const struct tile_kernel *kernel) {
     int64_t dims =
         ir_extent(mlirValueGetType(ir_operand(attention, IR_ATTENTION_K)), 3) +
         ir_extent(mlirValueGetType(ir_operand(attention, IR_ATTENTION_V)), 3);
-    return (int)(SECTION_BYTES / (2 * dims));
+    int bytes = tile_is_dense(kernel) ? SECTION_BYTES : SPARSE_SECTION_BYTES;
+    return (int)(bytes / (2 * dims));
 }
 
 /* Query heads (packed: KV heads) of a section: as many as share that many bytes

@@ -20,6 +20,11 @@
 #include "passes/plan.h"
 #include "support/vec.h"
 
+bool tile_is_dense(const struct tile_kernel *kernel) {
+    return mlirOperationIsNull(kernel->classify) ||
+           ir_has_attr(kernel->attention, "dense");
+}
+
 MlirValue tile_const(struct tile_kernel *kernel, int value) {
     return ir_const_i32(&kernel->b, value);
 }
@@ -589,8 +594,7 @@ static void emit_kernel(struct tile_kernel *kernel) {
         ir_splat(b, ir_type_tile(f32, rows, 1), -FLT_MAX),
         ir_splat(b, ir_type_tile(f32, rows, 4), 0),
     };
-    bool dense = mlirOperationIsNull(kernel->classify) ||
-                 ir_has_attr(kernel->attention, "dense");
+    bool dense = tile_is_dense(kernel);
     bool has_roles = kernel->plan.consumers > 0;
     /* Where a consumer decides alone, classes are about its own rows. */
     if (dense && has_roles)

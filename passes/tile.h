@@ -42,6 +42,9 @@ struct tile_kernel {
     MlirType scores;   /* vector<MxNxf32> */
 };
 
+/* Do most key blocks of a tile run? */
+bool tile_is_dense(const struct tile_kernel *kernel);
+
 /* i32 constant at the builder's place. */
 MlirValue tile_const(struct tile_kernel *kernel, int value);
 
