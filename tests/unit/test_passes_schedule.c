@@ -72,6 +72,19 @@ Test(schedule, roles_have_two_buffers_of_q_where_they_fit) {
     cr_assert_eq(plan.q_stages, 1);
 }
 
+/* A mask in words of bits: each key's place in its word takes registers. */
+Test(schedule, words_of_bits_take_narrower_blocks) {
+    struct schedule_problem p = problem(128, 128);
+    struct schedule_plan plan;
+    p.target = "sm_90a";
+    p.has_mask = p.has_sparse_mask = true;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_eq(plan.tile_n, 128);
+    p.reads_words = true;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_eq(plan.tile_n, 64);
+}
+
 Test(schedule, the_account_adds_up) {
     struct schedule_problem p = problem(128, 128);
     struct schedule_plan plan;
