@@ -247,9 +247,9 @@ static MlirValue inline_part(struct tile_kernel *kernel, enum mask_part part,
                    ir_broadcast(b, kernel->rows, shape));
 }
 
-/* Scores of masked pairs and of keys beyond kv_len become -inf.  With roles the second test goes along in a
- * comparison of the mask; without, the rows that this takes are scarcer than
- * instructions. */
+/* Scores of masked pairs and of keys beyond kv_len become -inf.  With roles the
+ * second test goes along in a comparison of the mask; without, the rows that
+ * this takes are scarcer than instructions. */
 static MlirValue mask_scores(struct tile_kernel *kernel, enum mask_part part,
                              MlirValue s, MlirValue kv) {
     struct ir_builder *b = &kernel->b;

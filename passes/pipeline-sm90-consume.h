@@ -1,0 +1,53 @@
+/* What the parts of a consumer share: one block (pipeline-sm90-block.c), the
+ * blocks of a list (pipeline-sm90-list.c), tiles (pipeline-sm90-consume.c). */
+#ifndef ATTN_PASSES_PIPELINE_SM90_CONSUME_H
+#define ATTN_PASSES_PIPELINE_SM90_CONSUME_H
+
+#include "passes/pipeline-sm90-roles.h"
+
+/* What a consumer carries from block to block: the accumulator without P·V of
+ * the block before, whose P waits for its V.  The rings of K and V have as many
+ * stages and blocks: V(j-1) lies where K(j-1) lay. */
+enum { C_ACC, C_M, C_L, C_P, C_KS, C_KP, C_VS, C_VP, C_COUNT };
+
+/* Positions in the rings of K and V: stage and parity of each. */
+enum { RING_VALUES = 4 };
+
+/* The first block of a tile or a run has its scores already.  `again` (i1): of
+ * a tile's second run or a later one; null: that never happens. */
+struct peeled {
+    MlirValue scores, again;
+};
+
+/* Banner of the key loop in the PTX. */
+extern const char consume_mainloop_title[];
+
+/* ---- One block ----------------------------------------------------------- */
+
+/* S = Q·K^T in flight: the slot of Q, the position of K. */
+MlirValue consume_start_qk(struct roles *r, MlirValue q_slot, struct ring k);
+/* One block, `scope` having the images of the loop counter or entry.  `peeled`:
+ * of a first block; NULL for others. */
+void consume_block(struct roles *r, struct scope *scope,
+                   MlirValue carried[C_COUNT], const struct peeled *peeled);
+/* The last P·V. */
+void consume_tail(struct roles *r, MlirValue carried[C_COUNT]);
+
+/* ---- Lists --------------------------------------------------------------- */
+
+/* Blocks of a list are others' only where each consumer has a class. */
+bool consume_has_skips(const struct roles *r);
+/* Waits for the next block of the list. */
+struct listed consume_next_listed(struct roles *r, struct ring k);
+/* i1: is the block this consumer's? */
+MlirValue consume_is_own(struct roles *r, MlirValue classes);
+/* From block `at` on, which is not own, to the next own one (waited for) or the
+ * tile's last, which is skipped too.  Replaces `at`, whose consume_is_own then
+ * says which, and the rings.  `in_tile`: an own block was before. */
+void consume_seek_own(struct roles *r, bool in_tile, struct listed *at,
+                      MlirValue rings[RING_VALUES]);
+/* All own blocks of a tile from `at` on, whose scores are `s`; gives Q back. */
+void consume_listed(struct roles *r, const struct scope *tile, struct listed at,
+                    MlirValue s, MlirValue carried[C_COUNT]);
+
+#endif

@@ -1,0 +1,223 @@
+/* pipeline, sm_90a: a consumer's blocks of a list.
+ *
+ * It runs its own blocks: runs of them, with what is others' skipped in between
+ * and in front (pipeline-sm90-skip.c).  Each run has its first block peeled
+ * off.
+ *
+ *     seek the first own block
+ *     do softmax; loop while the next block is own; last P·V
+ *        seek the next own block; its S = Q·K^T
+ *     while there is one
+ *
+ * Where a block has one class for all consumers, the list is one run. */
+#include "passes/pipeline-sm90-consume.h"
+
+/* Blocks of a list are others' only where each consumer has a class. */
+bool consume_has_skips(const struct roles *r) {
+    return r->is_list && ir_int_attr(r->classes, "attn.classes", 1) > 1;
+}
+
+/* Waits for the next block of the list. */
+struct listed consume_next_listed(struct roles *r, struct ring k) {
+    struct ir_builder *b = &r->b;
+    ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
+    return (struct listed){ir_load_for_warp(b, r->entries, k.stage),
+                           ir_load_for_warp(b, r->entry_classes, k.stage)};
+}
+
+/* i1: is the block this consumer's, or the one after it (`from`: NEXT_CLASSES)?
+ */
+static MlirValue own_from(struct roles *r, MlirValue classes, int from) {
+    struct ir_builder *b = &r->b;
+    MlirValue shift = ir_muli(b, r->consumer, role_number(r, CLASS_BITS));
+    MlirValue bit = ir_shli(b, role_number(r, 1 << from), shift);
+    return ir_cmpi(b, IR_NE, ir_andi(b, classes, bit), role_number(r, 0));
+}
+
+MlirValue consume_is_own(struct roles *r, MlirValue classes) {
+    return own_from(r, classes, 0);
+}
+
+static MlirValue is_last(struct roles *r, MlirValue word) {
+    struct ir_builder *b = &r->b;
+    return ir_cmpi(b, IR_NE, ir_andi(b, word, role_number(r, 1)),
+                   role_number(r, 0));
+}
+
+static void set_listed(struct roles *r, struct scope *block,
+                       struct listed listed) {
+    MlirValue number = ir_shrui(&r->b, listed.word, role_number(r, 1));
+    ir_map_set(block->inner, ir_result(r->entry, 0), number);
+    ir_map_set(block->inner, ir_result(r->classes, 0), listed.classes);
+}
+
+/* From block `at` on, which is not own, to the next own one (waited for) or the
+ * tile's last, which is skipped too.  Replaces `at`, whose consume_is_own then
+ * says which, and the rings.  `in_tile`: an own block was before. */
+void consume_seek_own(struct roles *r, bool in_tile, struct listed *at,
+                      MlirValue rings[4]) {
+    enum { WORD = 4, CLASSES, COUNT };
+    struct ir_builder *b = &r->b;
+    MlirType i32 = ir_type_i32(b->context), types[4] = {i32, i32, i32, i32};
+    MlirValue values[COUNT] = {rings[0], rings[1], rings[2],
+                               rings[3], at->word, at->classes};
+    struct ir_while loop = ir_while_begin(b, values, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        values[i] = ir_while_arg(&loop, 0, i);
+    MlirValue ends =
+        ir_ori(b, consume_is_own(r, values[CLASSES]), is_last(r, values[WORD]));
+    ir_while_do(b, &loop, ir_not(b, ends), values, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        values[i] = ir_while_arg(&loop, 1, i);
+    role_skip_block(r, values, true);
+    struct listed next =
+        consume_next_listed(r, (struct ring){values[0], values[1]});
+    values[WORD] = next.word, values[CLASSES] = next.classes;
+    ir_while_end(b, &loop, values, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        values[i] = ir_result(loop.op, i);
+    *at = (struct listed){values[WORD], values[CLASSES]};
+    struct ir_if found =
+        ir_if_begin(b, consume_is_own(r, at->classes), types, 4, true);
+    MlirValue same[4] = {values[0], values[1], values[2], values[3]};
+    ir_if_else(b, &found, same, 4);
+    /* The first own block of a tile takes no turn; one that is not there takes
+     * none either. */
+    role_skip_block(r, values, in_tile);
+    ir_if_end(b, &found, values, 4);
+    for (size_t i = 0; i < 4; i++)
+        rings[i] = ir_result(found.op, i);
+}
+
+/* The first block `at` of a run and the own ones that follow it, the last P·V
+ * included.  Replaces `at` by the last block of the run. */
+static void consume_run(struct roles *r, const struct scope *tile,
+                        const struct peeled *peeled, struct listed *at,
+                        MlirValue carried[C_COUNT]) {
+    enum { WORD = C_COUNT, CLASSES, COUNT };
+    struct ir_builder *b = &r->b;
+    struct scope first = {ir_map_create(b->arena), tile->inner};
+    set_listed(r, &first, *at);
+    consume_block(r, &first, carried, peeled);
+    MlirValue values[COUNT];
+    for (size_t i = 0; i < C_COUNT; i++)
+        values[i] = carried[i];
+    values[WORD] = at->word, values[CLASSES] = at->classes;
+    struct ir_while loop = ir_while_begin(b, values, COUNT);
+    role_name_section(r, loop.op, consume_mainloop_title);
+    for (size_t i = 0; i < COUNT; i++)
+        values[i] = ir_while_arg(&loop, 0, i);
+    MlirValue more = ir_not(b, is_last(r, values[WORD]));
+    if (consume_has_skips(r))
+        more = ir_andi(b, more, own_from(r, values[CLASSES], NEXT_CLASSES));
+    ir_while_do(b, &loop, more, values, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        values[i] = ir_while_arg(&loop, 1, i);
+    struct listed listed =
+        consume_next_listed(r, (struct ring){values[C_KS], values[C_KP]});
+    struct scope block = {ir_map_create(b->arena), tile->inner};
+    set_listed(r, &block, listed);
+    consume_block(r, &block, values, NULL);
+    values[WORD] = listed.word, values[CLASSES] = listed.classes;
+    ir_while_end(b, &loop, values, COUNT);
+    for (size_t i = 0; i < C_COUNT; i++)
+        carried[i] = ir_result(loop.op, i);
+    *at =
+        (struct listed){ir_result(loop.op, WORD), ir_result(loop.op, CLASSES)};
+    if (!consume_has_skips(r))
+        ir_mbarrier_arrive(b, r->q_empty, r->q_slot, false);
+    consume_tail(r, carried);
+}
+
+/* S = Q·K^T of the first block of a tile's second run or a later one. */
+static MlirValue restart(struct roles *r, MlirValue rings[4]) {
+    struct ir_builder *b = &r->b;
+    struct ring k = {rings[0], rings[1]};
+    if (r->pingpong)
+        ir_bar_sync(b, r->own_turn, 256);
+    MlirValue s = consume_start_qk(r, r->q_slot, k);
+    if (r->pingpong)
+        ir_bar_arrive(b, r->next_turn, 256);
+    s = ir_wgmma_wait(b, s, 0);
+    ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
+    k = role_ring_next(r, k, r->stages);
+    rings[0] = k.stage, rings[1] = k.parity;
+    return s;
+}
+
+/* Behind a run whose last block is `at`: the next own block, or one without
+ * classes if there is none.  Replaces the rings. */
+static struct listed seek_behind(struct roles *r, struct listed at,
+                                 MlirValue rings[RING_VALUES]) {
+    enum { WORD = RING_VALUES, CLASSES, COUNT };
+    struct ir_builder *b = &r->b;
+    MlirType i32 = ir_type_i32(b->context);
+    MlirType types[COUNT] = {i32, i32, i32, i32, i32, i32};
+    MlirValue end[COUNT] = {rings[0], rings[1], rings[2],
+                            rings[3], at.word,  role_number(r, 0)};
+    struct ir_if done = ir_if_begin(b, is_last(r, at.word), types, COUNT, true);
+    ir_if_else(b, &done, end, COUNT);
+    at = consume_next_listed(r, (struct ring){rings[0], rings[1]});
+    consume_seek_own(r, true, &at, rings);
+    MlirValue next[COUNT] = {rings[0], rings[1], rings[2],
+                             rings[3], at.word,  at.classes};
+    ir_if_end(b, &done, next, COUNT);
+    for (size_t i = 0; i < RING_VALUES; i++)
+        rings[i] = ir_result(done.op, i);
+    return (struct listed){ir_result(done.op, WORD),
+                           ir_result(done.op, CLASSES)};
+}
+
+/* What goes from run to run: the softmax state, rings, and the first block; and
+ * into a run only, whether it is not the first one, and its scores. */
+enum { R_RINGS = 3, R_WORD = 7, R_CLASSES, R_PASSED };
+enum { R_AGAIN = R_PASSED, R_SCORES, R_COUNT };
+
+/* All runs of a tile.  A loop that does its work before its condition. */
+static void consume_runs(struct roles *r, const struct scope *tile,
+                         struct listed first, MlirValue s,
+                         MlirValue carried[C_COUNT]) {
+    struct ir_builder *b = &r->b;
+    MlirValue values[R_COUNT], run[C_COUNT] = {{NULL}};
+    for (size_t i = 0; i < R_RINGS; i++)
+        values[i] = carried[C_ACC + i];
+    for (size_t i = 0; i < RING_VALUES; i++)
+        values[R_RINGS + i] = carried[C_KS + i];
+    values[R_WORD] = first.word, values[R_CLASSES] = first.classes;
+    values[R_AGAIN] = ir_const_bool(b, false), values[R_SCORES] = s;
+    struct ir_while loop = ir_while_begin_passing(b, values, R_COUNT, R_PASSED);
+    for (size_t i = 0; i < R_COUNT; i++)
+        values[i] = ir_while_arg(&loop, 0, i);
+    for (size_t i = 0; i < R_RINGS; i++)
+        run[C_ACC + i] = values[i];
+    for (size_t i = 0; i < RING_VALUES; i++)
+        run[C_KS + i] = values[R_RINGS + i];
+    struct listed at = {values[R_WORD], values[R_CLASSES]};
+    struct peeled peeled = {values[R_SCORES], values[R_AGAIN]};
+    consume_run(r, tile, &peeled, &at, run);
+    at = seek_behind(r, at, run + C_KS);
+    for (size_t i = 0; i < R_RINGS; i++)
+        values[i] = run[C_ACC + i];
+    for (size_t i = 0; i < RING_VALUES; i++)
+        values[R_RINGS + i] = run[C_KS + i];
+    values[R_WORD] = at.word, values[R_CLASSES] = at.classes;
+    ir_while_do(b, &loop, consume_is_own(r, at.classes), values, R_PASSED);
+    for (size_t i = 0; i < R_PASSED; i++)
+        values[i] = ir_while_arg(&loop, 1, i);
+    values[R_SCORES] = restart(r, values + R_RINGS);
+    values[R_AGAIN] = ir_const_bool(b, true);
+    ir_while_end(b, &loop, values, R_COUNT);
+    for (size_t i = 0; i < R_RINGS; i++)
+        carried[C_ACC + i] = ir_result(loop.op, i);
+    for (size_t i = 0; i < RING_VALUES; i++)
+        carried[C_KS + i] = ir_result(loop.op, R_RINGS + i);
+    ir_mbarrier_arrive(b, r->q_empty, r->q_slot, false);
+}
+
+void consume_listed(struct roles *r, const struct scope *tile, struct listed at,
+                    MlirValue s, MlirValue carried[C_COUNT]) {
+    if (consume_has_skips(r))
+        consume_runs(r, tile, at, s, carried);
+    else
+        consume_run(r, tile, &(struct peeled){s, {NULL}}, &at, carried);
+}
