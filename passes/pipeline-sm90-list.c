@@ -14,7 +14,7 @@
 
 /* Blocks of a list are others' only where each consumer has a class. */
 bool consume_has_skips(const struct roles *r) {
-    return r->is_list && ir_int_attr(r->classes, "attn.classes", 1) > 1;
+    return r->is_list && r->class_count > 1;
 }
 
 /* Waits for the next block of the list. */
@@ -29,7 +29,7 @@ struct listed consume_next_listed(struct roles *r, struct ring k) {
  */
 static MlirValue own_from(struct roles *r, MlirValue classes, int from) {
     struct ir_builder *b = &r->b;
-    MlirValue shift = ir_muli(b, r->consumer, role_number(r, CLASS_BITS));
+    MlirValue shift = ir_muli(b, r->consumer, role_number(r, r->class_bits));
     MlirValue bit = ir_shli(b, role_number(r, 1 << from), shift);
     return ir_cmpi(b, IR_NE, ir_andi(b, classes, bit), role_number(r, 0));
 }

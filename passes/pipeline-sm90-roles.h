@@ -10,7 +10,7 @@
 /* What stands beside K of a listed block: its number·2 + last (negative for a
  * tile without blocks), and its classes, from bit NEXT_CLASSES on those of the
  * block after it. */
-enum { CLASS_BITS = 3, NEXT_CLASSES = 16 };
+enum { NEXT_CLASSES = 16 };
 struct listed {
     MlirValue word, classes;
 };
@@ -41,8 +41,10 @@ struct roles {
     MlirOperation own; /* attn.own_blocks; null: all blocks are */
     MlirBlock loop_body;
     bool is_list;        /* scf.while over a list of blocks, else scf.for */
-    MlirOperation entry, classes; /* list: the block's number and classes: bit
-                                     CLASS_BITS·c: consumer c's own */
+    MlirOperation entry, classes; /* list: the block's number and classes; the
+                                     lowest bit of class c says whether the
+                                     block is consumer c's own */
+    int class_count, class_bits;  /* 1: all consumers have the same class */
     size_t
         state; /* number of acc among the loop-carried values; m and l follow */
     MlirOperation rescale; /* makes the accumulator operand of P·V; null: it is

@@ -142,7 +142,7 @@ static bool find_body(struct roles *r, struct diag_sink *diags) {
     for (; !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op)) {
         if (ir_has_attr(op, "attn.entry"))
             r->entry = op;
-        if (ir_has_attr(op, "attn.classes"))
+        if (ir_int_pair(op, "attn.classes", &r->class_count, &r->class_bits))
             r->classes = op;
         if (!ir_is_op(op, "attn.load"))
             continue;

@@ -17,7 +17,7 @@
  *     lane = cttz(run); run &= run - 1
  *     entry = base + 32 - lane
  *     classes = (own_c[lane] | whole_c[lane] << 1 | rest_c[lane] << 2) << 3c,
- *               attn.classes = how many
+ *               attn.classes = {how many, bits of each}
  *
  * `pipeline` gives the search to the producer warp and hands entry and classes
  * to the consumers beside the K block; one whose `own` is 0 skips it.
@@ -162,8 +162,7 @@ static MlirValue take_block(const struct search *s, MlirValue state[SEARCH_MAX],
             MlirValue place = tile_const(kernel, WORDS * c + i);
             classes = ir_ori(b, classes, ir_shli(b, bit(b, word, lane), place));
         }
-    ir_set_attr(ir_def(classes), "attn.classes",
-                ir_attr_i32(b->context, s->classes));
+    ir_set_int_pair(ir_def(classes), "attn.classes", s->classes, WORDS);
     state[RUN] = ir_andi(b, run, ir_subi(b, run, tile_const(kernel, 1)));
     *out_classes = classes;
     return block;
