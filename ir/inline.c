@@ -161,11 +161,27 @@ static void widen(struct ir_builder *b, MlirOperation op, MlirType shape,
                            (size_t)attr_count));
 }
 
-/* ---- Blocks of positions ------------------------------------------------ */
+/* ---- Positions over a constant ------------------------------------------ */
+
+/* The first of the positions `sum` of a tile that lies inside one block of
+ * `divisor` positions; null for others. */
+static MlirValue position_of_block(MlirOperation sum, int64_t divisor) {
+    MlirValue none = {NULL};
+    MlirType type = mlirValueGetType(ir_result(sum, 0));
+    int64_t count = ir_extent(type, 0) * ir_extent(type, 1);
+    MlirOperation stretch = ir_def_op(ir_operand(sum, 1), "vector.broadcast");
+    if (divisor % count != 0 ||
+        ir_int_attr(sum, "attn.position", 1) % count != 0 ||
+        mlirOperationIsNull(stretch) ||
+        ir_is_vector(mlirValueGetType(ir_operand(stretch, 0))))
+        return none;
+    return ir_operand(stretch, 0);
+}
 
 /* The positions of a tile divided by a constant: where the tile lies inside one
  * block of so many, that is one number, the first position's.  A table over
- * blocks is then read once a tile instead of once a pair.  False for other
+ * blocks is then read once a tile instead of once a pair.  Elsewhere the
+ * division is unsigned, since positions are not negative.  False for other
  * ops. */
 static bool divide_tile(struct ir_builder *b, MlirOperation op,
                         struct ir_map *map) {
@@ -179,22 +195,21 @@ static bool divide_tile(struct ir_builder *b, MlirOperation op,
     MlirOperation sum = ir_def_op(positions, "arith.addi");
     if (mlirOperationIsNull(sum) || !ir_has_attr(sum, "attn.position"))
         return false;
-    MlirOperation stretch = ir_def_op(ir_operand(sum, 1), "vector.broadcast");
-    if (mlirOperationIsNull(stretch) ||
-        ir_is_vector(mlirValueGetType(ir_operand(stretch, 0))))
-        return false;
-    MlirValue first = ir_operand(stretch, 0);
-    MlirType type = mlirValueGetType(positions);
-    int64_t count = ir_extent(type, 0) * ir_extent(type, 1);
     if (is_shift)
         divisor = (int64_t)1 << divisor;
-    if (divisor == 0 || divisor % count != 0 ||
-        ir_int_attr(sum, "attn.position", 1) % count != 0)
+    if (divisor == 0)
         return false;
+    MlirValue first = position_of_block(sum, divisor);
     MlirValue by = ir_map_get(map, ir_operand(op, 1));
+    if (mlirValueIsNull(first) && is_shift)
+        return false;
     b->location = mlirOperationGetLocation(op);
+    if (mlirValueIsNull(first)) {
+        first = positions;
+        by = ir_broadcast(b, by, mlirValueGetType(positions));
+    }
     ir_map_set(map, ir_result(op, 0),
-               is_shift ? ir_shrsi(b, first, by) : ir_floordivsi(b, first, by));
+               is_shift ? ir_shrsi(b, first, by) : ir_divui(b, first, by));
     return true;
 }
 
