@@ -55,8 +55,8 @@ static void set_listed(struct roles *r, struct scope *block,
  * tile's last, which is skipped too.  Replaces `at`, whose consume_is_own then
  * says which, and the rings.  `in_tile`: an own block was before. */
 void consume_seek_own(struct roles *r, bool in_tile, struct listed *at,
-                      MlirValue rings[4]) {
-    enum { WORD = 4, CLASSES, COUNT };
+                      MlirValue rings[RING_VALUES]) {
+    enum { WORD = RING_VALUES, CLASSES, COUNT };
     struct ir_builder *b = &r->b;
     MlirType i32 = ir_type_i32(b->context), types[4] = {i32, i32, i32, i32};
     MlirValue values[COUNT] = {rings[0], rings[1], rings[2],
@@ -130,7 +130,7 @@ static void consume_run(struct roles *r, const struct scope *tile,
 }
 
 /* S = Q·K^T of the first block of a tile's second run or a later one. */
-static MlirValue restart(struct roles *r, MlirValue rings[4]) {
+static MlirValue restart(struct roles *r, MlirValue rings[RING_VALUES]) {
     struct ir_builder *b = &r->b;
     struct ring k = {rings[0], rings[1]};
     if (r->pingpong)
