@@ -344,12 +344,16 @@ static int64_t floor_div(int64_t x, int64_t y) {
     return quotient - (x % y != 0 && (x % y < 0) != (y < 0));
 }
 
-/* floor(x / c) for a constant c > 0; a shift where c is a power of two. */
-static MlirValue floor_div_const(struct ir_builder *b, MlirValue x, int64_t c) {
+/* floor(end / c) for an end of x and a constant c > 0; a shift where c is a
+ * power of two, without a sign where x is not negative. */
+static MlirValue floor_div_const(struct ir_builder *b, abs_ref x, MlirValue end,
+                                 int64_t c) {
     if ((c & (c - 1)) == 0)
         return ir_shrsi(
-            b, x, ir_const_i32(b, __builtin_ctzll((unsigned long long)c)));
-    return ir_floordivsi(b, x, ir_const_i32(b, (int32_t)c));
+            b, end, ir_const_i32(b, __builtin_ctzll((unsigned long long)c)));
+    MlirValue divisor = ir_const_i32(b, (int32_t)c);
+    return x->min >= 0 && !x->loose ? ir_divui(b, end, divisor)
+                                    : ir_floordivsi(b, end, divisor);
 }
 
 /* Floor division by a constant c > 0: monotone.  lo mod c is a multiple of g =
@@ -360,10 +364,10 @@ static struct abs_value divide(struct ir_builder *b, abs_ref x, int64_t c) {
     struct abs_value result =
         facts(floor_div(x->min, c), floor_div(x->max, c), width,
               x->align % c == 0 ? x->align / c : 1, x->loose);
-    MlirValue lo = floor_div_const(b, x->lo, c);
+    MlirValue lo = floor_div_const(b, x, x->lo, c);
     if (width == 0 && !x->loose)
         return bounded(b, result, lo, lo, (MlirValue){NULL});
-    return bounded(b, result, lo, floor_div_const(b, x->hi, c),
+    return bounded(b, result, lo, floor_div_const(b, x, x->hi, c),
                    (MlirValue){NULL});
 }
 
@@ -408,9 +412,9 @@ struct abs_value abs_floormod(struct ir_builder *b, abs_ref x, abs_ref y) {
     MlirValue good =
         constant ? ir_const_bool(b, true) : ir_cmpi(b, IR_SGT, y->lo, zero);
     MlirValue divisor = abs_choose(b, good, y->lo, one);
-    MlirValue first = constant ? floor_div_const(b, x->lo, c)
+    MlirValue first = constant ? floor_div_const(b, x, x->lo, c)
                                : ir_floordivsi(b, x->lo, divisor);
-    MlirValue last = constant ? floor_div_const(b, x->hi, c)
+    MlirValue last = constant ? floor_div_const(b, x, x->hi, c)
                               : ir_floordivsi(b, x->hi, divisor);
     MlirValue same = ir_cmpi(b, IR_EQ, first, last);
     MlirValue lo = ir_subi(b, x->lo, ir_muli(b, first, divisor));
