@@ -193,28 +193,32 @@ MlirOperation ir_find_attention(MlirOperation func) {
     return (MlirOperation){NULL};
 }
 
-static MlirOperation find_causal(MlirOperation mask, MlirValue condition) {
-    enum { Q = 3, KV = 4 };
-    MlirOperation op = ir_def(condition), none = {NULL};
+MlirValue ir_returned(MlirOperation func) {
+    return ir_operand(mlirBlockGetTerminator(ir_func_body(func)), 0);
+}
+
+MlirValue ir_unstretched(MlirValue value) {
+    MlirOperation stretch = ir_def_op(value, "vector.broadcast");
+    return mlirOperationIsNull(stretch) ? value : ir_operand(stretch, 0);
+}
+
+MlirOperation ir_find_causal(MlirValue condition, MlirValue q, MlirValue kv) {
+    MlirOperation op = ir_def(ir_unstretched(condition)), none = {NULL};
     if (mlirOperationIsNull(op))
         return none;
     if (ir_is_op(op, "arith.andi")) {
-        MlirOperation left = find_causal(mask, ir_operand(op, 0));
-        return mlirOperationIsNull(left) ? find_causal(mask, ir_operand(op, 1))
-                                         : left;
+        MlirOperation left = ir_find_causal(ir_operand(op, 0), q, kv);
+        return mlirOperationIsNull(left)
+                   ? ir_find_causal(ir_operand(op, 1), q, kv)
+                   : left;
     }
     int64_t predicate = ir_int_attr(op, "predicate", -1);
     bool flipped = predicate == IR_SGE;
-    bool fits =
-        ir_is_op(op, "arith.cmpi") && (flipped || predicate == IR_SLE) &&
-        mlirValueEqual(ir_operand(op, flipped), ir_func_arg(mask, KV)) &&
-        mlirValueEqual(ir_operand(op, !flipped), ir_func_arg(mask, Q));
+    bool fits = ir_is_op(op, "arith.cmpi") &&
+                (flipped || predicate == IR_SLE) &&
+                mlirValueEqual(ir_unstretched(ir_operand(op, flipped)), kv) &&
+                mlirValueEqual(ir_unstretched(ir_operand(op, !flipped)), q);
     return fits ? op : none;
-}
-
-MlirOperation ir_find_causal(MlirOperation mask) {
-    MlirOperation end = mlirBlockGetTerminator(ir_func_body(mask));
-    return find_causal(mask, ir_operand(end, 0));
 }
 
 MlirAttribute ir_func_arg_attr(MlirOperation func, size_t i, const char *name) {

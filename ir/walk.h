@@ -118,9 +118,18 @@ MlirOperation ir_symbol_func(MlirOperation module, MlirOperation op,
                              const char *attr);
 /* The attn.attention op inside a function, null when there is none. */
 MlirOperation ir_find_attention(MlirOperation func);
-/* The first test kv <= q among the conditions of a mask function (b, h, h_kv,
- * q, kv, ...) that must all hold; null when there is none. */
-MlirOperation ir_find_causal(MlirOperation mask);
+/* What a function of one block returns first. */
+MlirValue ir_returned(MlirOperation func);
+/* The value itself where it is one of lower rank, stretched (vector.broadcast).
+ */
+MlirValue ir_unstretched(MlirValue value);
+/* The first test kv <= q (or q >= kv) among conditions that must all hold
+ * (arith.andi), in a mask function or inlined on vectors; null when there is
+ * none. */
+MlirOperation ir_find_causal(MlirValue condition, MlirValue q, MlirValue kv);
+
+/* Arguments of a mask function: b h h_kv q kv, then the kernel's. */
+enum { IR_MASK_Q = 3, IR_MASK_KV = 4 };
 
 /* Operands of attn.attention. */
 enum {

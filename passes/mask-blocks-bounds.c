@@ -504,6 +504,5 @@ static struct kv_range range_of(struct solver *s, MlirValue value,
 
 struct kv_range mask_kv_range(struct mask_eval *e, MlirValue last) {
     struct solver solver = {.e = e, .b = e->b, .last = last};
-    MlirOperation end = mlirBlockGetTerminator(ir_func_body(e->m->mask));
-    return range_of(&solver, ir_operand(end, 0), false);
+    return range_of(&solver, ir_returned(e->m->mask), false);
 }

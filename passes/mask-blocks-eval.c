@@ -332,9 +332,9 @@ static void eval_arguments(struct mask_eval *e, struct abs_value q,
         bool is_size = is_shared && i < MASK_INDICES + SIZE_COUNT;
         if (!is_shared || is_size)
             value.min = 0, value.max = is_size ? INT32_MAX : INT32_MAX - 1;
-        if (i == MASK_Q || i == MASK_KV)
-            value = i == MASK_Q ? q : kv;
-        set_fact(e, ir_func_arg(mask, i), value, i == MASK_KV);
+        if (i == IR_MASK_Q || i == IR_MASK_KV)
+            value = i == IR_MASK_Q ? q : kv;
+        set_fact(e, ir_func_arg(mask, i), value, i == IR_MASK_KV);
     }
 }
 

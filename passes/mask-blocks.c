@@ -56,10 +56,6 @@ static struct abs_value tile_positions(MlirValue lo, MlirValue hi, int tile) {
     return positions;
 }
 
-static MlirValue mask_result(const struct mask_blocks *m) {
-    return ir_operand(mlirBlockGetTerminator(ir_func_body(m->mask)), 0);
-}
-
 /* i1: do the conditions that must hold together all hold, but for `causal`
  * among them? */
 static MlirValue rest_holds(struct mask_eval *e, MlirValue condition,
@@ -81,17 +77,20 @@ static void build_classify(struct mask_blocks *m, struct ir_builder *b) {
     struct abs_value kv = tile_positions(
         ir_func_arg(m->classify, 5), ir_func_arg(m->classify, 6), m->tile_n);
     mask_eval_run(&e, m, b, m->classify, CLASSIFY_SHARED, q, kv);
-    struct abs_value keep = mask_eval_fact(&e, mask_result(m))->value;
+    MlirValue attends = ir_returned(m->mask);
+    struct abs_value keep = mask_eval_fact(&e, attends)->value;
     b->location = mlirOperationGetLocation(m->mask);
     MlirValue partial = abs_is_true(keep.hi)
                             ? ir_const_i32(b, 1)
                             : ir_extui(b, keep.hi, ir_type_i32(b->context));
     MlirValue results[2] = {
         abs_choose(b, keep.lo, ir_const_i32(b, 2), partial)};
-    MlirOperation causal = ir_find_causal(m->mask);
+    MlirOperation causal =
+        ir_find_causal(attends, ir_func_arg(m->mask, IR_MASK_Q),
+                       ir_func_arg(m->mask, IR_MASK_KV));
     results[1] = ir_const_i32(b, 0);
     if (!mlirOperationIsNull(causal))
-        results[1] = ir_extui(b, rest_holds(&e, mask_result(m), causal),
+        results[1] = ir_extui(b, rest_holds(&e, attends, causal),
                               ir_type_i32(b->context));
     ir_return(b, results, 2);
     ir_erase_dead(ir_func_body(m->classify));

@@ -12,10 +12,8 @@
 #include "support/vec.h"
 
 enum {
-    MASK_INDICES = 5, /* mask arguments: b h h_kv q kv, then the shared ones */
-    MASK_Q = 3,
-    MASK_KV = 4,
-    KERNEL_SHARED = 5,   /* kernel arguments before them: q k v o lse */
+    MASK_INDICES = 5,  /* mask arguments: b h h_kv q kv, then the shared ones */
+    KERNEL_SHARED = 5, /* kernel arguments before them: q k v o lse */
     CLASSIFY_SHARED = 7, /* b h h_kv q0 q1 k0 k1 */
     BOUNDS_SHARED = 5,   /* b h h_kv q0 q1 */
     MAX_MASK_OPS = 4000, /* larger masks: everything is partial */
@@ -33,7 +31,7 @@ struct mask_blocks {
     MlirOperation module, kernel, attention, mask;
     MlirOperation classify, bounds; /* functions being built */
     int tile_m, tile_n;
-    int rows; /* query rows of a class: the tile's, or a consumer's */
+    int rows;            /* query rows of a class: the tile's or a consumer's */
     int block;           /* elements that one summary entry covers */
     size_t shared_count; /* sizes, params, tensors */
     VEC(struct mask_summary) summaries;

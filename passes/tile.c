@@ -146,11 +146,6 @@ static MlirValue apply_score(struct tile_kernel *kernel, MlirValue raw,
     return ir_broadcast(b, scored, kernel->scores);
 }
 
-static MlirValue unstretched(MlirValue value) {
-    MlirOperation stretch = ir_def_op(value, "vector.broadcast");
-    return mlirOperationIsNull(stretch) ? value : ir_operand(stretch, 0);
-}
-
 /* kv <= x (or x >= kv, kv < x, x > kv) with x the same along a row: x becomes
  * at most the last key (kv_len).  False for other comparisons. */
 static bool bound_comparison(struct tile_kernel *kernel, MlirOperation op,
@@ -161,9 +156,9 @@ static bool bound_comparison(struct tile_kernel *kernel, MlirOperation op,
     if (!flipped && !closed && predicate != IR_SLT)
         return false;
     MlirValue left = ir_operand(op, flipped), right = ir_operand(op, !flipped);
-    MlirValue x = unstretched(right);
+    MlirValue x = ir_unstretched(right);
     MlirType type = mlirValueGetType(x);
-    if (!mlirValueEqual(unstretched(left), kv) ||
+    if (!mlirValueEqual(ir_unstretched(left), kv) ||
         (!ir_is_row(type) && !ir_is_scalar(type)))
         return false;
     struct ir_builder b = kernel->b;
@@ -190,10 +185,6 @@ static bool bound_keys(struct tile_kernel *kernel, MlirValue condition,
     return ir_is_op(op, "arith.cmpi") && bound_comparison(kernel, op, kv);
 }
 
-static MlirValue mask_result(MlirOperation mask) {
-    return ir_operand(mlirBlockGetTerminator(ir_func_body(mask)), 0);
-}
-
 /* Which pairs of the block attend. */
 static MlirValue inline_mask(struct tile_kernel *kernel, MlirValue kv) {
     MlirValue leading[] = {kernel->batch, kernel->row_heads, kernel->kv_head,
@@ -209,28 +200,6 @@ static MlirValue keep_scores(struct tile_kernel *kernel, MlirValue keep,
     struct ir_builder *b = &kernel->b;
     MlirValue never = ir_splat(b, kernel->scores, -INFINITY);
     return ir_select(b, ir_broadcast(b, keep, kernel->scores), s, never);
-}
-
-/* The test kv <= q among conditions that must all hold; null: there is none. */
-static MlirOperation find_causal(struct tile_kernel *kernel,
-                                 MlirValue condition, MlirValue kv) {
-    MlirOperation op = ir_def(unstretched(condition)), none = {NULL};
-    if (mlirOperationIsNull(op))
-        return none;
-    if (ir_is_op(op, "arith.andi")) {
-        MlirOperation left = find_causal(kernel, ir_operand(op, 0), kv);
-        return mlirOperationIsNull(left)
-                   ? find_causal(kernel, ir_operand(op, 1), kv)
-                   : left;
-    }
-    if (!ir_is_op(op, "arith.cmpi"))
-        return none;
-    int64_t predicate = ir_int_attr(op, "predicate", -1);
-    bool flipped = predicate == IR_SGE;
-    bool same =
-        mlirValueEqual(unstretched(ir_operand(op, flipped)), kv) &&
-        mlirValueEqual(unstretched(ir_operand(op, !flipped)), kernel->rows);
-    return same && (flipped || predicate == IR_SLE) ? op : none;
 }
 
 /* The whole mask, if there is one, or its test kv <= q. */
@@ -319,7 +288,7 @@ static MlirValue apply_mask(struct tile_kernel *kernel, MlirValue s,
     struct ir_if below =
         ir_if_begin(b, is_below(kernel, k_first), &kernel->scores, 1, true);
     MlirValue attends = inline_mask(kernel, kv);
-    MlirValue test = ir_result(find_causal(kernel, attends, kv), 0);
+    MlirValue test = ir_result(ir_find_causal(attends, kernel->rows, kv), 0);
     ir_replace_uses(test, ir_splat(b, mlirValueGetType(test), 1));
     MlirValue others = keep_scores(kernel, attends, s);
     ir_if_else(b, &below, &others, 1);
@@ -333,7 +302,6 @@ void tile_key_block(struct tile_kernel *kernel, MlirValue k_first,
                     MlirValue state[STATE_COUNT]) {
     struct ir_builder *b = &kernel->b;
     MlirOperation attention = kernel->attention;
-    kernel->k_first = k_first;
     MlirValue k =
         ir_load(b, "k", ir_operand(attention, IR_ATTENTION_K), kernel->batch,
                 kernel->kv_head, k_first, kernel->kv_len, kernel->plan.tile_n);
@@ -636,6 +604,19 @@ static void note_functions(const struct tile_kernel *kernel,
     }
 }
 
+/* The test kv <= q of the mask, and whether there are others beside it. */
+static void find_causal(struct tile_kernel *kernel) {
+    MlirOperation mask = kernel->mask;
+    if (mlirOperationIsNull(mask))
+        return;
+    MlirValue attends = ir_returned(mask);
+    kernel->causal = ir_find_causal(attends, ir_func_arg(mask, IR_MASK_Q),
+                                    ir_func_arg(mask, IR_MASK_KV));
+    kernel->has_rest = kernel->plan.consumers > 0 &&
+                       !mlirOperationIsNull(kernel->causal) &&
+                       !mlirOperationEqual(kernel->causal, ir_def(attends));
+}
+
 static bool tile_function(struct pass_ctx *ctx, MlirOperation module,
                           MlirOperation func, function_list *inlined) {
     struct tile_kernel kernel = {.func = func,
@@ -656,11 +637,7 @@ static bool tile_function(struct pass_ctx *ctx, MlirOperation module,
     if (kernel.pack > 1)
         kernel.row_count =
             ir_muli(&kernel.b, kernel.q_len, tile_const(&kernel, kernel.pack));
-    if (!mlirOperationIsNull(kernel.mask))
-        kernel.causal = ir_find_causal(kernel.mask);
-    kernel.has_rest =
-        kernel.plan.consumers > 0 && !mlirOperationIsNull(kernel.causal) &&
-        !mlirOperationEqual(kernel.causal, ir_def(mask_result(kernel.mask)));
+    find_causal(&kernel);
     kernel.tile_rows = kernel.plan.consumers > 0
                            ? kernel.plan.tile_m / kernel.plan.consumers
                            : kernel.plan.tile_m;

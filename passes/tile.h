@@ -37,9 +37,8 @@ struct tile_kernel {
     MlirValue columns;   /* 1xN: 0..N-1 */
     MlirValue q_tile;    /* shared MxD */
     MlirValue first_block, last_block,
-        block_count;   /* key blocks, last to first */
-    MlirValue k_first; /* first key of the block in work */
-    MlirType scores;   /* vector<MxNxf32> */
+        block_count; /* key blocks, last to first */
+    MlirType scores; /* vector<MxNxf32> */
 };
 
 /* Do most key blocks of a tile run? */
