@@ -35,6 +35,15 @@ MlirValue consume_start_qk(struct roles *r, MlirValue q_slot, struct ring k) {
     return s;
 }
 
+MlirValue consume_finish_qk(struct roles *r, MlirValue s, MlirValue k_ring[2]) {
+    struct ring k = {k_ring[0], k_ring[1]};
+    s = ir_wgmma_wait(&r->b, s, 0);
+    ir_mbarrier_arrive(&r->b, r->k_empty, k.stage, false);
+    k = role_ring_next(r, k, r->stages);
+    k_ring[0] = k.stage, k_ring[1] = k.parity;
+    return s;
+}
+
 /* S = Q·K^T, and P·V of the block before while it runs; waits for S and gives K
  * back. `in_flight` receives the accumulator. */
 static MlirValue issue_qk(struct roles *r, const MlirValue carried[C_COUNT],
@@ -44,12 +53,10 @@ static MlirValue issue_qk(struct roles *r, const MlirValue carried[C_COUNT],
                 v = {carried[C_VS], carried[C_VP]};
     if (!r->is_list)
         ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
-    if (r->pingpong)
-        ir_bar_sync(b, r->own_turn, 256);
+    role_take_turn(r);
     MlirValue s = consume_start_qk(r, r->q_slot, k);
     *in_flight = issue_pv(r, carried[C_P], carried[C_ACC], v);
-    if (r->pingpong)
-        ir_bar_arrive(b, r->next_turn, 256);
+    role_pass_turn(r);
     s = ir_wgmma_wait(b, s, 1);
     ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
     return s;

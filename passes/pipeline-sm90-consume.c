@@ -218,16 +218,16 @@ static MlirValue catch_up(struct roles *r, struct extent *extent,
     MlirValue is_late = ir_andi(b, any, ir_not(b, extent->some));
     struct ir_if late = ir_if_begin(b, is_late, types, COUNT, true);
     consume_seek_own(r, false, &at, rings);
-    struct ring k = {rings[0], rings[1]},
-                next = role_ring_next(r, k, r->stages);
+    MlirValue same_k[2] = {rings[0], rings[1]};
     struct ir_if found =
         ir_if_begin(b, consume_is_own(r, at.classes), started_types, 3, true);
     MlirValue q_slot = role_q_slot(r, carried[T_QS], r->consumer);
     ir_mbarrier_wait(b, r->q_full, q_slot, carried[T_QP]);
-    MlirValue s = ir_wgmma_wait(b, consume_start_qk(r, q_slot, k), 0);
-    ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
-    ir_if_else(b, &found, (MlirValue[]){next.stage, next.parity, s}, 3);
-    ir_if_end(b, &found, (MlirValue[]){k.stage, k.parity, scores}, 3);
+    MlirValue s =
+        consume_start_qk(r, q_slot, (struct ring){rings[0], rings[1]});
+    s = consume_finish_qk(r, s, rings);
+    ir_if_else(b, &found, (MlirValue[]){rings[0], rings[1], s}, 3);
+    ir_if_end(b, &found, (MlirValue[]){same_k[0], same_k[1], scores}, 3);
     MlirValue results[COUNT] = {ir_result(found.op, 0),
                                 ir_result(found.op, 1),
                                 rings[2],
@@ -273,10 +273,7 @@ static MlirValue start_tile(struct roles *r, struct extent *extent,
          * across a loop. */
         ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
     }
-    values[4] = ir_wgmma_wait(b, s, 0);
-    ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
-    k = role_ring_next(r, k, r->stages);
-    values[0] = k.stage, values[1] = k.parity;
+    values[4] = consume_finish_qk(r, s, values);
     ir_if_else(b, &some, values, RESULTS);
     if (done)
         write_rows(r, done);

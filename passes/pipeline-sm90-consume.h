@@ -26,6 +26,8 @@ extern const char consume_mainloop_title[];
 
 /* S = Q·K^T in flight: the slot of Q, the position of K. */
 MlirValue consume_start_qk(struct roles *r, MlirValue q_slot, struct ring k);
+/* Waits for it, nothing else being in flight; gives K back and moves on. */
+MlirValue consume_finish_qk(struct roles *r, MlirValue s, MlirValue k_ring[2]);
 /* One block, `scope` having the images of the loop counter or entry.  `peeled`:
  * of a first block; NULL for others. */
 void consume_block(struct roles *r, struct scope *scope,

@@ -131,18 +131,11 @@ static void consume_run(struct roles *r, const struct scope *tile,
 
 /* S = Q·K^T of the first block of a tile's second run or a later one. */
 static MlirValue restart(struct roles *r, MlirValue rings[RING_VALUES]) {
-    struct ir_builder *b = &r->b;
-    struct ring k = {rings[0], rings[1]};
-    if (r->pingpong)
-        ir_bar_sync(b, r->own_turn, 256);
-    MlirValue s = consume_start_qk(r, r->q_slot, k);
-    if (r->pingpong)
-        ir_bar_arrive(b, r->next_turn, 256);
-    s = ir_wgmma_wait(b, s, 0);
-    ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
-    k = role_ring_next(r, k, r->stages);
-    rings[0] = k.stage, rings[1] = k.parity;
-    return s;
+    role_take_turn(r);
+    MlirValue s =
+        consume_start_qk(r, r->q_slot, (struct ring){rings[0], rings[1]});
+    role_pass_turn(r);
+    return consume_finish_qk(r, s, rings);
 }
 
 /* Behind a run whose last block is `at`: the next own block, or one without

@@ -285,6 +285,17 @@ static void produce_nothing(struct roles *r, MlirValue own[L_COUNT]) {
     own[L_KP] = ir_result(branch.op, 1);
 }
 
+/* The body of the while loop behind the search, with the values that it passed
+ * on. */
+static struct scope search_body(struct roles *r, const struct scope *tile,
+                                const MlirValue *passed) {
+    struct scope body = {ir_map_create(r->b.arena), tile->inner};
+    for (size_t i = 0; i < r->state; i++)
+        ir_map_set(body.inner, mlirBlockGetArgument(r->loop_body, (intptr_t)i),
+                   passed[i]);
+    return body;
+}
+
 /* The search runs one block ahead of the copies, so that each entry can say
  * whether it is the tile's last. */
 static void produce_listed(struct roles *r, struct scope *tile,
@@ -304,21 +315,15 @@ static void produce_listed(struct roles *r, struct scope *tile,
     for (size_t i = 0; i < total; i++)
         found[i] = values[i] = ir_while_arg(&loop, 0, i);
     MlirValue more = clone_search(r, tile, values, found);
-    struct scope ahead = {ir_map_create(b->arena), tile->inner};
-    for (size_t i = 0; i < search; i++)
-        ir_map_set(ahead.inner, mlirBlockGetArgument(r->loop_body, (intptr_t)i),
-                   found[i]);
+    struct scope ahead = search_body(r, tile, found);
     MlirValue after = role_slice(r, &ahead, ir_result(r->classes, 0));
     produce_found(r, tile, more, after, found + search);
     found[search + L_CLASSES] = after;
     ir_while_do(b, &loop, more, found, total);
 
-    struct scope body = {ir_map_create(b->arena), tile->inner};
-    for (size_t i = 0; i < search; i++)
-        ir_map_set(body.inner, mlirBlockGetArgument(r->loop_body, (intptr_t)i),
-                   ir_while_arg(&loop, 1, i));
     for (size_t i = 0; i < total; i++)
         values[i] = ir_while_arg(&loop, 1, i);
+    struct scope body = search_body(r, tile, values);
     MlirValue *own = values + search;
     own[L_ENTRY] = role_slice(r, &body, ir_result(r->entry, 0));
     own[L_ROW] = role_slice(r, &body, ir_operand(r->k_load, 3));

@@ -83,6 +83,10 @@ MlirValue role_slice(struct roles *r, struct scope *scope, MlirValue value);
 struct ring role_ring_next(struct roles *r, struct ring ring, int stages);
 /* Number of the Q slot of a consumer: `stage` is that of the ring of Q. */
 MlirValue role_q_slot(struct roles *r, MlirValue stage, MlirValue consumer);
+/* Consumers: waits for its turn at issuing products, and passes it on; nothing
+ * without attn.pingpong. */
+void role_take_turn(struct roles *r);
+void role_pass_turn(struct roles *r);
 /* Waits until the consumers gave the slot back. */
 void role_wait_empty(struct roles *r, MlirValue empty, struct ring ring);
 

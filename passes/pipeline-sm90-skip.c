@@ -17,9 +17,9 @@ void role_skip_block(struct roles *r, MlirValue rings[4], bool takes_turn) {
     ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
     ir_mbarrier_wait(b, r->v_full, v.stage, v.parity);
     ir_mbarrier_arrive(b, r->v_empty, v.stage, false);
-    if (takes_turn && r->pingpong) {
-        ir_bar_sync(b, r->own_turn, 256);
-        ir_bar_arrive(b, r->next_turn, 256);
+    if (takes_turn) {
+        role_take_turn(r);
+        role_pass_turn(r);
     }
     k = role_ring_next(r, k, r->stages);
     v = role_ring_next(r, v, r->stages);

@@ -87,6 +87,21 @@ void role_wait_empty(struct roles *r, MlirValue empty, struct ring ring) {
     ir_mbarrier_wait(&r->b, empty, ring.stage, parity);
 }
 
+/* ---- Turns --------------------------------------------------------------- */
+
+/* Two consumers meet at a named barrier. */
+enum { TURN_THREADS = 256 };
+
+void role_take_turn(struct roles *r) {
+    if (r->pingpong)
+        ir_bar_sync(&r->b, r->own_turn, TURN_THREADS);
+}
+
+void role_pass_turn(struct roles *r) {
+    if (r->pingpong)
+        ir_bar_arrive(&r->b, r->next_turn, TURN_THREADS);
+}
+
 /* ---- What stands in front of the key loop ------------------------------- */
 
 /* Copies what stands in front of the key loop for tile number `tile`; loads are
