@@ -85,30 +85,37 @@ static bool is_coarse(const struct expr *index) {
            (int32_t)index->args[1]->bits >= BLOCK;
 }
 
+/* Which positions the indices of a read depend on, blocks of keys apart. */
+struct indices {
+    bool row, column, key_block;
+};
+
+static struct indices indices_of(const struct expr *read) {
+    struct indices on = {false, false, false};
+    for (size_t i = 0; i < read->arg_count; i++) {
+        const struct expr *index = read->args[i];
+        bool coarse = is_coarse(index), column = ast_uses_column(index);
+        on.row = on.row || (!coarse && ast_uses_row(index));
+        on.column = on.column || (!coarse && column);
+        on.key_block = on.key_block || (coarse && column);
+    }
+    return on;
+}
+
 static void visit_read(void *data, const struct expr *node) {
     bool *found = data;
-    bool row = false, column = false;
     if (node->kind != EXPR_READ)
         return;
-    for (size_t i = 0; i < node->arg_count; i++) {
-        row = row || (!is_coarse(node->args[i]) && ast_uses_row(node->args[i]));
-        column = column ||
-                 (!is_coarse(node->args[i]) && ast_uses_column(node->args[i]));
-    }
-    *found = *found || (row && column);
+    struct indices on = indices_of(node);
+    *found = *found || (on.row && on.column);
 }
 
 static void visit_words(void *data, const struct expr *node) {
     bool *found = data;
-    bool row = false, words = false;
     if (node->kind != EXPR_READ)
         return;
-    for (size_t i = 0; i < node->arg_count; i++) {
-        const struct expr *index = node->args[i];
-        row = row || (!is_coarse(index) && ast_uses_row(index));
-        words = words || (is_coarse(index) && ast_uses_column(index));
-    }
-    *found = *found || (row && words);
+    struct indices on = indices_of(node);
+    *found = *found || (on.row && on.key_block);
 }
 
 static void visit_division(void *data, const struct expr *node) {
@@ -119,26 +126,27 @@ static void visit_division(void *data, const struct expr *node) {
                         (ast_uses_row(node) || ast_uses_column(node)));
 }
 
-bool facts_has_division(const struct attention *attention) {
+/* Whether `visit` finds something in the lines of the attention, score lines
+ * only if `in_scores`. */
+static bool find(const struct attention *attention, bool in_scores,
+                 void (*visit)(void *data, const struct expr *node)) {
     bool found = false;
     for (size_t i = 0; i < attention->item_count; i++)
-        ast_walk(attention->items[i].value, visit_division, &found);
+        if (in_scores || attention->items[i].kind != ITEM_SCORE)
+            ast_walk(attention->items[i].value, visit, &found);
     return found;
+}
+
+bool facts_has_division(const struct attention *attention) {
+    return find(attention, true, visit_division);
 }
 
 bool facts_has_element_reads(const struct attention *attention) {
-    bool found = false;
-    for (size_t i = 0; i < attention->item_count; i++)
-        ast_walk(attention->items[i].value, visit_read, &found);
-    return found;
+    return find(attention, true, visit_read);
 }
 
 bool facts_reads_words(const struct attention *attention) {
-    bool found = false;
-    for (size_t i = 0; i < attention->item_count; i++)
-        if (attention->items[i].kind != ITEM_SCORE)
-            ast_walk(attention->items[i].value, visit_words, &found);
-    return found;
+    return find(attention, false, visit_words);
 }
 
 static void visit_sparse(void *data, const struct expr *node) {
@@ -150,11 +158,8 @@ static void visit_sparse(void *data, const struct expr *node) {
 }
 
 bool facts_has_sparse_mask(const struct attention *attention) {
-    bool found = false;
-    for (size_t i = 0; i < attention->item_count; i++)
-        if (attention->items[i].kind != ITEM_SCORE)
-            ast_walk(attention->items[i].value, visit_sparse, &found);
-    return found && facts_has_item(attention, ITEM_MASK);
+    return find(attention, false, visit_sparse) &&
+           facts_has_item(attention, ITEM_MASK);
 }
 
 bool facts_mask_reads_head(const struct attention *attention) {

@@ -6,7 +6,6 @@
  * overlap holds at once
  *
  *     accumulator Dv/2 + scores N/2 + P of the block before N/4 + about 30
- * others
  *
  * and ptxas serialises wgmma when that does not fit.  The preferred tiles were
  * chosen by measurement on an H200 (docs/ptx.md).
@@ -44,9 +43,11 @@ bool schedule_has_roles(const struct schedule_problem *problem,
 static const struct {
     int consumer, producer, searching_consumer, searching_producer;
 } registers_of[MAX_CONSUMERS + 1] = {
-    {0, 0, 0, 0},       {232, 40, 216, 72}, /* of 256 threads; the same split
-                                               serves */
-    {232, 40, 216, 72}, {160, 32, 152, 56}, {112, 32, 112, 32},
+    {0, 0, 0, 0},
+    {232, 40, 216, 72}, /* of 256 threads; the split of two serves */
+    {232, 40, 216, 72},
+    {160, 32, 152, 56},
+    {112, 32, 112, 32},
 };
 
 /* More consumers than there can be are refused, but only once they have an
@@ -102,17 +103,25 @@ static bool fits(const struct target_limits *target,
 
 /* ---- Defaults ------------------------------------------------------------ */
 
+/* A row has no work beside the softmax. */
+static bool is_plain(const struct schedule_problem *problem) {
+    return !problem->has_score && !problem->element_reads &&
+           !problem->has_sparse_mask;
+}
+
+static int wider_dim(const struct schedule_problem *problem) {
+    return problem->head_dim_qk > problem->head_dim_v ? problem->head_dim_qk
+                                                      : problem->head_dim_v;
+}
+
 /* Consumers and key tile; `wish` has what is pinned, 0 where nothing is. */
 static void choose_tile(const struct schedule_problem *problem,
                         const struct target_limits *target,
                         const struct schedule_plan *wish,
                         struct schedule_plan *plan) {
-    int dim = problem->head_dim_qk > problem->head_dim_v ? problem->head_dim_qk
-                                                         : problem->head_dim_v;
-    bool plain = !problem->has_score && !problem->element_reads &&
-                 !problem->has_sparse_mask;
+    int dim = wider_dim(problem);
     /* Of a narrow window, taller tiles waste less at both ends. */
-    int consumers = !plain || dim > 128                ? 2
+    int consumers = !is_plain(problem) || dim > 128    ? 2
                     : dim <= 64 && problem->has_window ? 4
                                                        : 3;
     plan->consumers = wish->consumers ? wish->consumers : consumers;
@@ -173,23 +182,19 @@ static const struct pair {
 enum { PACKED_M = 128, PACKED_N = 128 };
 
 static const struct pair *pair_of(const struct schedule_problem *problem) {
-    int dim = problem->head_dim_qk > problem->head_dim_v ? problem->head_dim_qk
-                                                         : problem->head_dim_v;
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
-        if (dim <= pairs[i].dim)
+        if (wider_dim(problem) <= pairs[i].dim)
             return &pairs[i];
     return NULL;
 }
 
-/* Only where the author left the shape to the planner and a row has no work
- * beside the softmax. */
+/* Only where the author left the shape to the planner. */
 static void choose_second(const struct schedule_problem *problem,
                           const struct schedule *pinned,
                           struct schedule_plan *plan) {
     const struct pair *pair = pair_of(problem);
     if (schedule_shape_is_pinned(pinned) || !pair || plan->consumers == 4 ||
-        problem->has_score || problem->element_reads ||
-        problem->has_sparse_mask)
+        !is_plain(problem))
         return;
     plan->second_m = pair->second_m;
     plan->second_n = pair->second_n;

@@ -41,15 +41,6 @@ static struct attn_status *find_image(const struct attn_kernel *kernel,
     return NULL;
 }
 
-/* Whether every kernel of the program can wait for the first call that runs
- * it. */
-static bool can_wait(const struct kernel_info *info) {
-    for (size_t i = 0; i < info->entry_count; i++)
-        if (!info->entries[i].conditional)
-            return false;
-    return true;
-}
-
 static struct attn_status *load(const struct rt_driver *driver,
                                 struct attn_kernel *kernel) {
     const struct kernel_info *info = &kernel->program->info;
@@ -58,7 +49,8 @@ static struct attn_status *load(const struct rt_driver *driver,
     rt_kernels kernels = RT_KERNELS_ALL;
     RT_TRY(rt_device_current(driver, &device));
     RT_TRY(rt_arch_for_device(info->target, &device, kernel->arch));
-    if (!can_wait(info))
+    /* Where every kernel can wait for the first call that runs it, they do. */
+    if (rt_conditional_count(info) < info->entry_count)
         RT_TRY(find_image(kernel, RT_KERNELS_ALWAYS, &image, &kernels));
     return rt_kernel_create(driver, &device, info, image, kernels, &kernel->rt);
 }

@@ -281,20 +281,12 @@ static const struct rt_cubin *recall_cubin(const struct attn_program *program,
     return cubin;
 }
 
-/* Whether there is reason to assemble it kernel by kernel: some that not every
- * call runs. */
-static bool is_divisible(const struct kernel_info *info) {
-    for (size_t i = 0; i < info->entry_count; i++)
-        if (info->entries[i].conditional)
-            return true;
-    return false;
-}
-
 /* With the lock held.  Two threads that want the same cubin make it once. */
 static struct attn_status *find_cubin(struct attn_program *program,
                                       const char *arch, rt_kernels wanted,
                                       const struct rt_cubin **out_cubin) {
-    if (wanted != RT_KERNELS_ALL && !is_divisible(&program->info))
+    /* Kernel by kernel only where not every call runs all of them. */
+    if (rt_conditional_count(&program->info) == 0)
         wanted = RT_KERNELS_ALL;
     *out_cubin = recall_cubin(program, arch, RT_KERNELS_ALL);
     if (*out_cubin == NULL)

@@ -28,6 +28,14 @@ static inline bool rt_kernels_have(rt_kernels kernels,
     return kernels == RT_KERNELS_ALL || kernels == (rt_kernels)index;
 }
 
+/* Number of kernels that not every call runs. */
+static inline size_t rt_conditional_count(const struct kernel_info *info) {
+    size_t count = 0;
+    for (size_t i = 0; i < info->entry_count; i++)
+        count += info->entries[i].conditional;
+    return count;
+}
+
 /* A cubin for one architecture. */
 struct rt_cubin {
     char arch[16];

@@ -28,6 +28,14 @@ static struct schedule_problem problem(int qk, int v) {
                                      .dtype = SCALAR_BF16};
 }
 
+/* With roles, and a mask that leaves blocks out. */
+static struct schedule_problem sparse_problem(void) {
+    struct schedule_problem p = problem(128, 128);
+    p.target = "sm_90a";
+    p.has_mask = p.has_sparse_mask = true;
+    return p;
+}
+
 static bool reported(const char *part) {
     struct strbuf text;
     strbuf_init(&text, arena);
@@ -55,10 +63,8 @@ Test(schedule, every_head_dim_has_a_plan_that_fits) {
 /* Q is there twice where K and V leave room: 128 x 128 keys at D128 do, 256
  * columns of head dimension do not. */
 Test(schedule, roles_have_two_buffers_of_q_where_they_fit) {
-    struct schedule_problem p = problem(128, 128);
+    struct schedule_problem p = sparse_problem();
     struct schedule_plan plan;
-    p.target = "sm_90a";
-    p.has_mask = p.has_sparse_mask = true;
     cr_assert(schedule_resolve(&p, NULL, diags, &plan));
     cr_assert_eq(plan.stages, 2);
     cr_assert_eq(plan.q_stages, 2);
@@ -74,10 +80,8 @@ Test(schedule, roles_have_two_buffers_of_q_where_they_fit) {
 
 /* A mask in words of bits: each key's place in its word takes registers. */
 Test(schedule, words_of_bits_take_narrower_blocks) {
-    struct schedule_problem p = problem(128, 128);
+    struct schedule_problem p = sparse_problem();
     struct schedule_plan plan;
-    p.target = "sm_90a";
-    p.has_mask = p.has_sparse_mask = true;
     cr_assert(schedule_resolve(&p, NULL, diags, &plan));
     cr_assert_eq(plan.tile_n, 128);
     p.reads_words = true;
