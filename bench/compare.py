@@ -2,7 +2,7 @@
 """Time our kernels and PyTorch's side by side, in one process on one GPU.
 
     python3 bench/compare.py --out bench/results/compare.json
-                             [--set fwd,flex,gqa,packed,start]
+                             [--set fwd,flex,gqa,packed,tiles,start]
                              [--target sm_80] [--schedule '...'] [--only NAME,...]
 
 Sets: fwd    full and causal against SDPA's FlashAttention-2 and cuDNN back ends, and
@@ -12,15 +12,18 @@ Sets: fwd    full and causal against SDPA's FlashAttention-2 and cuDNN back ends
       gqa    causal with 32 heads over 8 and 64 over 8 against the same without sharing
       packed few queries of 64 heads over 8: heads packed into tiles against one head a
              tile and SDPA
+      tiles  the planner's schedule against --schedule, the masks and scores of flex at
+             head dimensions 128 and 64
       start  spec text to the loaded kernel of a call (B2 S8192 H16) in a fresh process on
              one core, cold and from the disk cache; CPU time of a launch (through ctypes,
              which costs some of it)
 
 A power-limited card slows down under load, so only ratios inside one run
-count: after a warm-up every contestant runs in turn for --slice seconds,
-several rounds over, and each one's figure is the median of its rounds.  Every
-second round goes backwards: behind a kernel that draws less power the card is
-cooler, and nobody shall always run there.
+count: contestants run in turn, several rounds over, and each one's figure is
+the median of its rounds.  A turn is --warm-up seconds back to back, untimed,
+so that the clock is the contestant's own and not what the one before left
+(it takes some 100 ms to settle), then --slice seconds, timed.  Every second
+round goes backwards: nobody shall always run behind the same neighbour.
 FLOPs are 4*B*H*Sq*Skv*D times the share of pairs that the mask keeps.
 Outputs are compared with the peer's before anything is timed.
 """
@@ -223,7 +226,7 @@ def contest(contestants, args):
     """Median milliseconds per label."""
     times = {label: [] for label, _, _ in contestants}
     with torch.no_grad():
-        calls = [(label, call, loop_ms(call, args.slice / 2)) for label, call, _ in contestants]
+        calls = [(label, call, loop_ms(call, args.warm_up)) for label, call, _ in contestants]
         if min(ms for _, _, ms in calls) < 0.1:
             calls = [(label, graph_of(call), ms) for label, call, ms in calls]
             repeat = GRAPH_LAUNCHES
@@ -231,6 +234,7 @@ def contest(contestants, args):
             repeat = 1
         for n in range(args.rounds):
             for label, call, _ in calls if n % 2 == 0 else calls[::-1]:
+                loop_ms(call, args.warm_up)
                 times[label].append(loop_ms(call, args.slice) / repeat)
     return {label: statistics.median(t) for label, t in times.items()}
 
@@ -274,6 +278,21 @@ def compare(library, case, peers, args, rows):
         f"{label} {row['tflops_' + label]}" for label in ms) + f"  {row.get('ratio')} "
         + " ".join(f"{k}={v:.2e}" for k, v in row.items() if k.startswith("diff_"))
         + (f"  errors {errors}" if errors else ""), flush=True)
+
+
+def compare_tiles(library, case, args, rows):
+    """What the planner gains over one schedule for all."""
+    planned = argparse.Namespace(target=args.target, schedule=None)
+    contestants, errors = gather([
+        lambda: ("planner", *ours(library, case, planned)[1:]),
+        lambda: ("pinned", *ours(library, case, args)[1:])])
+    ms = contest(contestants, args)
+    row = {"case": case.name, "H": case.H, "D": case.D, "errors": errors,
+           "ms": {label: round(t, 5) for label, t in ms.items()}}
+    if not errors:
+        row["ratio"] = round(ms["pinned"] / ms["planner"], 4)
+    rows.append(row)
+    print(row, flush=True)
 
 
 def compare_groups(library, heads, kv_heads, args, rows):
@@ -394,7 +413,8 @@ def main():
     ap.add_argument("--target")
     ap.add_argument("--schedule")
     ap.add_argument("--library", dest="libattn", help="path of libattn.so")
-    ap.add_argument("--slice", type=float, default=0.15, help="seconds a turn")
+    ap.add_argument("--slice", type=float, default=0.15, help="seconds timed a turn")
+    ap.add_argument("--warm-up", type=float, default=0.1, help="seconds before them")
     ap.add_argument("--rounds", type=int, default=5)
     ap.add_argument("--peers", default="flash2,cudnn", help="of the set fwd")
     ap.add_argument("--yardstick", metavar="DIR",
@@ -424,6 +444,13 @@ def main():
                 wide = name != "window128"
                 case = Case(name, 2, 8192, 16 if wide else 32, 128 if wide else 64)
                 compare(library, case, [lambda: flex(case)], args, rows)
+    if "tiles" in sets:
+        if not args.schedule:
+            ap.error("the set tiles needs --schedule, what to compare with")
+        for D in (128, 64):
+            for name in SPECS:
+                if only is None or name in only:
+                    compare_tiles(library, Case(name, 2, 8192, 2048 // D, D), args, rows)
     if "gqa" in sets:
         for heads, kv_heads in ((32, 8), (64, 8)):
             compare_groups(library, heads, kv_heads, args, rows)
