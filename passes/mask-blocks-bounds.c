@@ -371,9 +371,9 @@ static bool is_dense_remainder(const struct solver *s, MlirValue value) {
     MlirOperation bits = ir_def_op(value, "arith.andi");
     if (bits.ptr && ir_constant_int(ir_operand(bits, 1), &c) && c >= 0 &&
         (c & (c + 1)) == 0)
-        return c < s->e->m->tile_n && fact_of(s, ir_operand(bits, 0))->on_kv;
+        return c < s->e->m->least_n && fact_of(s, ir_operand(bits, 0))->on_kv;
     return mask_is_floormod(value, &x, &y) && ir_constant_int(y, &c) && c > 0 &&
-           c <= s->e->m->tile_n && fact_of(s, x)->on_kv;
+           c <= s->e->m->least_n && fact_of(s, x)->on_kv;
 }
 
 /* A solution cut to the keys there are. */

@@ -355,7 +355,7 @@ void mask_eval_run(struct mask_eval *e, struct mask_blocks *m,
                             .func = func,
                             .shared = shared,
                             .capacity = 64,
-                            .all_keys = kv.width >= m->tile_n};
+                            .all_keys = kv.width >= m->most_n};
     while (e->capacity < 2 * value_count(m->mask))
         e->capacity *= 2;
     e->facts = ARENA_NEW_ARRAY(m->arena, struct mask_fact, e->capacity);

@@ -5,12 +5,15 @@
  * evaluating intervals instead of all its pairs.  FlexAttention evaluates the
  * mask on every pair of the sequence for the same purpose.
  *
- *   @NAME.classify   0 skip (no pair of the tile attends), 2 whole (all do), 1 partial
- *   @NAME.kv_bounds  first and last key position that may attend for a query tile
+ *   @NAME.classify   0 skip (no pair of the tile attends), 2 whole (all do), 1
+ * partial
+ *   @NAME.kv_bounds  first and last key position that may attend for a query
+ * tile
  *   @NAME$summary_*  kernels that summarise captured tensors block by block
  *
  * Both functions promise to be right for q0 a multiple of tile M, k0 of tile N,
- * q1 - q0 < M and k1 - k0 < N; they do not look at the sizes q_len and kv_len
+ * q1 - q0 < M and k1 - k0 < N, with the tile of the kernel and those of the
+ * variants that will share them; they do not look at the sizes q_len and kv_len
  * (callers clamp q1 and k1).  `skip` and `whole` are never wrong; `partial` may
  * be given where one of them was possible. */
 #include <mlir-c/BuiltinAttributes.h>
@@ -22,8 +25,8 @@
 enum { MIN_BLOCK = 16, TINY_TILE_BLOCK = 64 };
 
 /* Summary blocks that divide both, unless they would be tiny. */
-static int block_of(int rows, int tile_n) {
-    int block = (int)abs_gcd(rows, tile_n);
+static int block_of(int rows, int keys) {
+    int block = (int)abs_gcd(rows, keys);
     return block < MIN_BLOCK ? TINY_TILE_BLOCK : block;
 }
 
@@ -48,11 +51,13 @@ static MlirOperation declare(struct mask_blocks *m, struct ir_builder *b,
         true, types, leading + m->shared_count, results, result_count);
 }
 
-/* Positions [lo, hi] of a tile of `tile` rows. */
-static struct abs_value tile_positions(MlirValue lo, MlirValue hi, int tile) {
+/* Positions [lo, hi] of a tile of at most `tile` rows that begins at a multiple
+ * of `align`. */
+static struct abs_value tile_positions(MlirValue lo, MlirValue hi, int tile,
+                                       int align) {
     struct abs_value positions = abs_range(lo, hi, 0, INT32_MAX - 1);
     positions.width = tile - 1;
-    positions.align = tile;
+    positions.align = align;
     return positions;
 }
 
@@ -72,10 +77,12 @@ static MlirValue rest_holds(struct mask_eval *e, MlirValue condition,
 static void build_classify(struct mask_blocks *m, struct ir_builder *b) {
     struct mask_eval e;
     ir_at_end(b, ir_func_body(m->classify));
-    struct abs_value q = tile_positions(ir_func_arg(m->classify, 3),
-                                        ir_func_arg(m->classify, 4), m->rows);
-    struct abs_value kv = tile_positions(
-        ir_func_arg(m->classify, 5), ir_func_arg(m->classify, 6), m->tile_n);
+    struct abs_value q =
+        tile_positions(ir_func_arg(m->classify, 3), ir_func_arg(m->classify, 4),
+                       m->rows, m->rows);
+    struct abs_value kv =
+        tile_positions(ir_func_arg(m->classify, 5), ir_func_arg(m->classify, 6),
+                       m->most_n, m->align_n);
     mask_eval_run(&e, m, b, m->classify, CLASSIFY_SHARED, q, kv);
     MlirValue attends = ir_returned(m->mask);
     struct abs_value keep = mask_eval_fact(&e, attends)->value;
@@ -100,8 +107,9 @@ static void build_classify(struct mask_blocks *m, struct ir_builder *b) {
 static bool build_bounds(struct mask_blocks *m, struct ir_builder *b) {
     struct mask_eval e;
     ir_at_end(b, ir_func_body(m->bounds));
-    struct abs_value q = tile_positions(ir_func_arg(m->bounds, 3),
-                                        ir_func_arg(m->bounds, 4), m->tile_m);
+    struct abs_value q =
+        tile_positions(ir_func_arg(m->bounds, 3), ir_func_arg(m->bounds, 4),
+                       m->most_m, m->align_m);
     MlirValue kv_len = ir_func_arg(m->bounds, BOUNDS_SHARED + SIZE_KV_LEN);
     MlirValue last = ir_subi(b, kv_len, ir_const_i32(b, 1));
     struct abs_value kv = abs_range(ir_const_i32(b, 0), last, 0, INT32_MAX - 1);
@@ -140,16 +148,42 @@ static bool can_be_analysed(MlirOperation mask) {
     return true;
 }
 
-/* The tile of a kernel: its attribute, or what the planner writes there. */
-static bool find_tile(struct pass_ctx *ctx, struct mask_blocks *m) {
-    struct schedule_plan plan;
-    if (!ir_kernel_tile(m->kernel, &m->tile_m, &m->tile_n)) {
-        if (!plan_read(ctx, m->module, m->kernel, m->attention, &plan))
-            return false;
-        m->tile_m = plan.tile_m;
-        m->tile_n = plan.tile_n;
+static void add_tile(struct mask_blocks *m, int tile_m, int tile_n) {
+    m->most_m = tile_m > m->most_m ? tile_m : m->most_m;
+    m->most_n = tile_n > m->most_n ? tile_n : m->most_n;
+    m->least_n = tile_n < m->least_n ? tile_n : m->least_n;
+    m->align_m = (int)abs_gcd(tile_m, m->align_m);
+    m->align_n = (int)abs_gcd(tile_n, m->align_n);
+}
+
+/* The tile of a kernel, its attribute or what the planner writes there, and
+ * those of the variants to come.  A packed tile holds fewer queries: a part of
+ * an aligned tile. */
+static bool find_tiles(struct pass_ctx *ctx, struct mask_blocks *m) {
+    struct schedule_plan plan, packed;
+    int tile_m, tile_n;
+    bool has_variants = ir_has_attr(m->kernel, "attn.second_tile") ||
+                        ir_has_attr(m->kernel, "attn.packed_heads");
+    bool planned = ir_kernel_tile(m->kernel, &tile_m, &tile_n);
+    if ((!planned || has_variants) &&
+        !plan_read(ctx, m->module, m->kernel, m->attention, &plan))
+        return false;
+    if (!planned) {
+        tile_m = plan.tile_m;
+        tile_n = plan.tile_n;
     }
-    m->rows = m->tile_m / (int)ir_int_attr(m->kernel, "attn.consumers", 1);
+    m->rows = tile_m / (int)ir_int_attr(m->kernel, "attn.consumers", 1);
+    m->most_m = m->align_m = tile_m;
+    m->most_n = m->least_n = m->align_n = tile_n;
+    if (has_variants && plan.second_m > 0)
+        add_tile(m, plan.second_m, plan.second_n);
+    if (has_variants && plan.pack_gqa > 0) {
+        struct schedule_problem problem = plan_problem(m->module, m->attention);
+        if (!schedule_variant(&problem, &plan, VARIANT_PACKED, ctx->diags,
+                              &packed))
+            return false;
+        add_tile(m, packed.tile_m, packed.tile_n);
+    }
     return true;
 }
 
@@ -164,10 +198,10 @@ static bool run_on_kernel(struct pass_ctx *ctx, MlirOperation module,
     m.mask = ir_symbol_func(module, attention, "mask");
     if (mlirOperationIsNull(m.mask) || ir_has_attr(attention, "classify"))
         return true;
-    if (!find_tile(ctx, &m))
+    if (!find_tiles(ctx, &m))
         return false;
     ir_builder_init(&b, mlirOperationGetContext(module), ctx->scratch);
-    m.block = block_of(m.rows, m.tile_n);
+    m.block = block_of(m.rows, m.align_n);
     m.shared_count = ir_func_arg_count(m.kernel) - KERNEL_SHARED;
     m.classify = declare(&m, &b, "classify", CLASSIFY_SHARED, 2);
     m.bounds = declare(&m, &b, "kv_bounds", BOUNDS_SHARED, 2);

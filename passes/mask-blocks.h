@@ -30,7 +30,9 @@ struct mask_blocks {
     struct arena *arena;
     MlirOperation module, kernel, attention, mask;
     MlirOperation classify, bounds; /* functions being built */
-    int tile_m, tile_n;
+    /* Tiles of the kernel and of its variants: the most queries and keys, the
+     * fewest keys, and what divides where they begin. */
+    int most_m, most_n, least_n, align_m, align_n;
     int rows;            /* query rows of a class: the tile's or a consumer's */
     int block;           /* elements that one summary entry covers */
     size_t shared_count; /* sizes, params, tensors */
