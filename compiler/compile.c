@@ -156,20 +156,24 @@ bool compile_plan(struct arena *arena, struct source_set *sources,
                                                 &pinned, diags))
         return false;
     const struct schedule_problem problem = {
-        target,
-        attention->head_dim_qk,
-        attention->head_dim_v,
-        attention->dtype,
-        facts_has_element_reads(attention),
-        attention->calls_extern,
-        facts_has_item(attention, ITEM_SCORE),
-        facts_has_item(attention, ITEM_MASK),
-        facts_has_sparse_mask(attention),
-        facts_has_window(attention),
-        facts_has_division(attention),
-        attention->group,
-        facts_mask_reads_head(attention),
-        facts_reads_words(attention)};
+        .target = target,
+        .head_dim_qk = attention->head_dim_qk,
+        .head_dim_v = attention->head_dim_v,
+        .dtype = attention->dtype,
+        .element_reads = facts_has_element_reads(arena, attention),
+        .calls_extern = attention->calls_extern,
+        .has_score = facts_has_item(attention, ITEM_SCORE),
+        .has_mask = facts_has_item(attention, ITEM_MASK),
+        .has_sparse_mask = facts_has_sparse_mask(arena, attention),
+        .has_window = facts_has_window(arena, attention),
+        .has_division = facts_has_division(arena, attention),
+        .key_quotients = facts_mask_key_quotients(arena, attention),
+        .score_reads_keys = facts_score_reads_keys(arena, attention),
+        .group = attention->group,
+        .mask_reads_head = facts_mask_reads_head(attention),
+        .reads_words = facts_reads_words(arena, attention),
+        .reads_positions = facts_mask_reads_positions(arena, attention),
+        .reads_row_blocks = facts_mask_reads_row_blocks(arena, attention)};
     return schedule_resolve(&problem, &pinned, diags, out_plan);
 }
 

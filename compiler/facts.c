@@ -80,23 +80,27 @@ struct kernel_info *facts_of_attention(struct arena *arena,
 /* x / 128: the same for a block of positions. */
 static bool is_coarse(const struct expr *index) {
     enum { BLOCK = 16 };
+    while (index->kind == EXPR_LET)
+        index = index->let->value;
     return index->kind == EXPR_BINARY && index->binary == BINARY_DIV &&
            index->args[1]->kind == EXPR_CONST &&
            (int32_t)index->args[1]->bits >= BLOCK;
 }
 
-/* Which positions the indices of a read depend on, blocks of keys apart. */
+/* Which positions the indices of a read depend on, blocks of them apart. */
 struct indices {
-    bool row, column, key_block;
+    bool row, column, row_block, key_block;
 };
 
 static struct indices indices_of(const struct expr *read) {
-    struct indices on = {false, false, false};
+    struct indices on = {false, false, false, false};
     for (size_t i = 0; i < read->arg_count; i++) {
         const struct expr *index = read->args[i];
-        bool coarse = is_coarse(index), column = ast_uses_column(index);
-        on.row = on.row || (!coarse && ast_uses_row(index));
+        bool row = ast_uses_row(index), column = ast_uses_column(index);
+        bool coarse = is_coarse(index);
+        on.row = on.row || (!coarse && row);
         on.column = on.column || (!coarse && column);
+        on.row_block = on.row_block || (coarse && row);
         on.key_block = on.key_block || (coarse && column);
     }
     return on;
@@ -118,35 +122,115 @@ static void visit_words(void *data, const struct expr *node) {
     *found = *found || (on.row && on.key_block);
 }
 
+static void visit_positions(void *data, const struct expr *node) {
+    bool *found = data;
+    if (node->kind != EXPR_READ)
+        return;
+    struct indices on = indices_of(node);
+    *found = *found || on.row || on.column;
+}
+
+static void visit_key_reads(void *data, const struct expr *node) {
+    bool *found = data;
+    if (node->kind != EXPR_READ)
+        return;
+    *found = *found || indices_of(node).column;
+}
+
+static void visit_row_blocks(void *data, const struct expr *node) {
+    bool *found = data;
+    if (node->kind != EXPR_READ)
+        return;
+    *found = *found || indices_of(node).row_block;
+}
+
+/* An integer division by what is known at the launch. */
+static bool is_division(const struct expr *node) {
+    return node->kind == EXPR_BINARY && node->type == TYPE_I32 &&
+           (node->binary == BINARY_DIV || node->binary == BINARY_MOD) &&
+           node->args[1]->kind != EXPR_CONST;
+}
+
 static void visit_division(void *data, const struct expr *node) {
     bool *found = data;
-    bool divides = node->kind == EXPR_BINARY && node->type == TYPE_I32 &&
-                   (node->binary == BINARY_DIV || node->binary == BINARY_MOD);
-    *found = *found || (divides && node->args[1]->kind != EXPR_CONST &&
+    *found = *found || (is_division(node) &&
                         (ast_uses_row(node) || ast_uses_column(node)));
 }
 
-/* Whether `visit` finds something in the lines of the attention, score lines
- * only if `in_scores`. */
-static bool find(const struct attention *attention, bool in_scores,
+static void visit_quotients(void *data, const struct expr *node) {
+    int *count = data;
+    *count += is_division(node) && ast_uses_column(node);
+}
+
+static void visit_let(void *data, const struct expr *node) {
+    bool *used = data;
+    if (node->kind == EXPR_LET)
+        used[node->let->number] = true;
+}
+
+enum lines { SCORES = 1, MASKS = 2 };
+
+/* Visits lines of the attention and the lets that they use. */
+static void visit_lines(struct arena *arena, const struct attention *attention,
+                        int lines,
+                        void (*visit)(void *data, const struct expr *node),
+                        void *data) {
+    bool *used = ARENA_NEW_ARRAY(arena, bool, attention->item_count);
+    /* A let stands before its uses. */
+    for (size_t i = attention->item_count; i-- > 0;) {
+        const struct item *item = &attention->items[i];
+        bool counts = item->kind == ITEM_MASK    ? lines & MASKS
+                      : item->kind == ITEM_SCORE ? lines & SCORES
+                                                 : used[item->let->number];
+        if (!counts)
+            continue;
+        ast_walk(item->value, visit, data);
+        ast_walk(item->value, visit_let, used);
+    }
+}
+
+static bool find(struct arena *arena, const struct attention *attention,
+                 int lines,
                  void (*visit)(void *data, const struct expr *node)) {
     bool found = false;
-    for (size_t i = 0; i < attention->item_count; i++)
-        if (in_scores || attention->items[i].kind != ITEM_SCORE)
-            ast_walk(attention->items[i].value, visit, &found);
+    visit_lines(arena, attention, lines, visit, &found);
     return found;
 }
 
-bool facts_has_division(const struct attention *attention) {
-    return find(attention, true, visit_division);
+bool facts_has_division(struct arena *arena,
+                        const struct attention *attention) {
+    return find(arena, attention, SCORES | MASKS, visit_division);
 }
 
-bool facts_has_element_reads(const struct attention *attention) {
-    return find(attention, true, visit_read);
+int facts_mask_key_quotients(struct arena *arena,
+                             const struct attention *attention) {
+    int count = 0;
+    visit_lines(arena, attention, MASKS, visit_quotients, &count);
+    return count;
 }
 
-bool facts_reads_words(const struct attention *attention) {
-    return find(attention, false, visit_words);
+bool facts_score_reads_keys(struct arena *arena,
+                            const struct attention *attention) {
+    return find(arena, attention, SCORES, visit_key_reads);
+}
+
+bool facts_has_element_reads(struct arena *arena,
+                             const struct attention *attention) {
+    return find(arena, attention, SCORES | MASKS, visit_read);
+}
+
+bool facts_reads_words(struct arena *arena, const struct attention *attention) {
+    return find(arena, attention, MASKS, visit_words);
+}
+
+bool facts_mask_reads_positions(struct arena *arena,
+                                const struct attention *attention) {
+    return find(arena, attention, MASKS, visit_positions);
+}
+
+bool facts_mask_reads_row_blocks(struct arena *arena,
+                                 const struct attention *attention) {
+    return find(arena, attention, MASKS, visit_row_blocks);
 }
 
 static void visit_sparse(void *data, const struct expr *node) {
@@ -157,9 +241,9 @@ static void visit_sparse(void *data, const struct expr *node) {
     *found = *found || periodic || node->kind == EXPR_READ;
 }
 
-bool facts_has_sparse_mask(const struct attention *attention) {
-    return find(attention, false, visit_sparse) &&
-           facts_has_item(attention, ITEM_MASK);
+bool facts_has_sparse_mask(struct arena *arena,
+                           const struct attention *attention) {
+    return find(arena, attention, MASKS, visit_sparse);
 }
 
 bool facts_mask_reads_head(const struct attention *attention) {
@@ -218,12 +302,8 @@ static void visit_window(void *data, const struct expr *node) {
     *found = *found || (s.kv > 0 && s.q < 0) || is_distance(node->args[!less]);
 }
 
-bool facts_has_window(const struct attention *attention) {
-    bool found = false;
-    for (size_t i = 0; i < attention->item_count; i++)
-        if (attention->items[i].kind == ITEM_MASK)
-            ast_walk(attention->items[i].value, visit_window, &found);
-    return found;
+bool facts_has_window(struct arena *arena, const struct attention *attention) {
+    return find(arena, attention, MASKS, visit_window);
 }
 
 bool facts_has_item(const struct attention *attention, enum item_kind kind) {

@@ -22,8 +22,11 @@ enum {
     MAX_CONSUMERS = 4,
     MAX_STAGES = 8,
     OTHER_REGISTERS = 30,
-    SCORE_REGISTERS =
-        24, /* of a score function: positions, factors, values under way */
+    /* Of a score function, and of what a pair reads: addresses, factors, values
+     * under way. */
+    SCORE_REGISTERS = 2,
+    COLUMN_REGISTERS = 12, /* more where it reads a value for each key */
+    READ_REGISTERS = 24,
     BARRIER_BYTES = 1024, /* mbarriers, block entries, tile numbers */
 };
 
@@ -76,9 +79,14 @@ static void account(const struct schedule_problem *problem,
         plan->registers_s +=
             plan->tile_n / 2; /* quotients and reads under way */
     plan->registers_q = 0;
-    plan->registers_other = OTHER_REGISTERS +
-                            (problem->has_score ? SCORE_REGISTERS : 0) +
-                            (problem->element_reads ? SCORE_REGISTERS : 0);
+    plan->registers_other =
+        OTHER_REGISTERS + (problem->element_reads ? READ_REGISTERS : 0);
+    if (problem->has_score)
+        plan->registers_other +=
+            problem->element_reads
+                ? READ_REGISTERS
+                : SCORE_REGISTERS +
+                      (problem->score_reads_keys ? COLUMN_REGISTERS : 0);
     plan->registers =
         plan->registers_acc + plan->registers_s + plan->registers_other;
     plan->shared_q = plan->tile_m * problem->head_dim_qk * 2;
@@ -91,14 +99,19 @@ static void account(const struct schedule_problem *problem,
     plan->ctas_per_sm = 1;
 }
 
-static bool registers_fit(const struct schedule_plan *plan) {
+static bool registers_fit(const struct schedule_plan *plan, bool searches) {
     return plan->registers <=
-           schedule_consumer_registers(plan->consumers, false);
+           schedule_consumer_registers(plan->consumers, searches);
 }
 
-static bool fits(const struct target_limits *target,
+/* A sparse mask may take a producer that searches, and three consumers have no
+ * register too many. */
+static bool fits(const struct schedule_problem *problem,
+                 const struct target_limits *target,
                  const struct schedule_plan *plan) {
-    return registers_fit(plan) && plan->shared_bytes <= target->shared_per_cta;
+    return registers_fit(plan,
+                         problem->has_sparse_mask && plan->consumers >= 3) &&
+           plan->shared_bytes <= target->shared_per_cta;
 }
 
 /* ---- Defaults ------------------------------------------------------------ */
@@ -114,28 +127,50 @@ static int wider_dim(const struct schedule_problem *problem) {
                                                       : problem->head_dim_v;
 }
 
+/* The keys of a row begin or end anywhere, and may be few. */
+static bool is_ragged(const struct schedule_problem *problem) {
+    return problem->has_window || problem->has_sparse_mask;
+}
+
+/* Three consumers read K and V once for 192 rows: power saved, which a card at
+ * its limit turns into speed.  Of rows of 128-key blocks the tile would take
+ * those of two; what a pair reads, and several quotients of each key, take
+ * registers that three do not have. */
+static int choose_consumers(const struct schedule_problem *problem, int dim) {
+    if (dim > 128 || problem->element_reads || problem->reads_words ||
+        problem->reads_row_blocks || problem->key_quotients > 1)
+        return 2;
+    /* Of a narrow window, taller tiles waste less at both ends. */
+    return dim <= 64 && problem->has_window && is_plain(problem) ? 4 : 3;
+}
+
+/* Of ragged rows narrow blocks waste less; quotients take registers, too. */
+static int choose_keys(const struct schedule_problem *problem, int dim,
+                       int consumers) {
+    bool narrow = problem->has_window || problem->reads_positions ||
+                  problem->has_division;
+    /* Each key's place in its word takes what wider blocks' scores leave. */
+    if (consumers == 4 || problem->reads_words)
+        return 64;
+    if (consumers < 3 || (dim <= 64 && !narrow))
+        return 128;
+    return is_ragged(problem) ? 64 : 80;
+}
+
 /* Consumers and key tile; `wish` has what is pinned, 0 where nothing is. */
 static void choose_tile(const struct schedule_problem *problem,
                         const struct target_limits *target,
                         const struct schedule_plan *wish,
                         struct schedule_plan *plan) {
     int dim = wider_dim(problem);
-    /* Of a narrow window, taller tiles waste less at both ends. */
-    int consumers = !is_plain(problem) || dim > 128    ? 2
-                    : dim <= 64 && problem->has_window ? 4
-                                                       : 3;
-    plan->consumers = wish->consumers ? wish->consumers : consumers;
-    int widest = plan->consumers == 4               ? 64
-                 : plan->consumers == 3 && dim > 64 ? 80
-                                                    : 128;
-    /* Each key's place in its word takes what wider blocks' scores leave. */
-    if (problem->reads_words && widest > 64)
-        widest = 64;
+    plan->consumers =
+        wish->consumers ? wish->consumers : choose_consumers(problem, dim);
     plan->tile_m = ROWS * plan->consumers;
-    plan->tile_n = wish->tile_n ? wish->tile_n : widest;
+    plan->tile_n = wish->tile_n ? wish->tile_n
+                                : choose_keys(problem, dim, plan->consumers);
     plan->stages = wish->stages ? wish->stages : 2;
     for (account(problem, plan);
-         !wish->tile_n && plan->tile_n > 16 && !fits(target, plan);) {
+         !wish->tile_n && plan->tile_n > 16 && !fits(problem, target, plan);) {
         plan->tile_n -= 16;
         account(problem, plan);
     }
@@ -147,9 +182,11 @@ static void choose_stages(const struct schedule_problem *problem,
                           struct schedule_plan *plan) {
     bool narrow = problem->head_dim_qk <= 64 && problem->head_dim_v <= 64;
     int wanted = narrow ? 4 : 2;
+    if (plan->tile_n <= 64)
+        wanted *= 2;
     for (plan->stages = wanted; plan->stages > 1; plan->stages--) {
         account(problem, plan);
-        if (fits(target, plan))
+        if (fits(problem, target, plan))
             return;
     }
     account(problem, plan);
@@ -162,7 +199,7 @@ static void choose_q_stages(const struct schedule_problem *problem,
                             struct schedule_plan *plan) {
     plan->q_stages = 2;
     account(problem, plan);
-    if (fits(target, plan))
+    if (fits(problem, target, plan))
         return;
     plan->q_stages = 1;
     account(problem, plan);
@@ -170,20 +207,36 @@ static void choose_q_stages(const struct schedule_problem *problem,
 
 /* ---- Several kernels ---------------------------------------------------- */
 
-/* The second tile of head dimensions up to 64 and up to 128 (plain masks), and
- * the time of a row of both tiles, in percent of the first one's, full and
+/* The second tile of head dimensions up to 64 and up to 128, of plain masks and
+ * of those with ragged rows or a score function. */
+static const struct {
+    int dim;
+    bool plain;
+    int second_m, second_n;
+} seconds[] = {{64, true, 256, 64},
+               {64, false, 128, 128},
+               {128, true, 128, 128},
+               {128, false, 128, 128}};
+
+/* Time of a row of the second tile in percent of the first one's, full and
  * under a mask (H200). */
 static const struct pair {
-    int dim, second_m, second_n, full, masked;
-} pairs[] = {{64, 256, 64, 103, 100}, {128, 128, 128, 108, 104}};
+    int dim, first_n, second_m, full, masked;
+} pairs[] = {{64, 128, 256, 103, 100},
+             {64, 128, 128, 113, 116},
+             {128, 64, 128, 108, 111},
+             {128, 128, 128, 108, 104}};
 
 /* The tile of packed heads, where the first kernel's is taller: the fewest rows
  * that keep two consumers busy. */
 enum { PACKED_M = 128, PACKED_N = 128 };
 
-static const struct pair *pair_of(const struct schedule_problem *problem) {
+static const struct pair *pair_of(const struct schedule_problem *problem,
+                                  const struct schedule_plan *plan) {
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
-        if (wider_dim(problem) <= pairs[i].dim)
+        if (wider_dim(problem) <= pairs[i].dim &&
+            plan->tile_n <= pairs[i].first_n &&
+            plan->second_m == pairs[i].second_m)
             return &pairs[i];
     return NULL;
 }
@@ -192,12 +245,16 @@ static const struct pair *pair_of(const struct schedule_problem *problem) {
 static void choose_second(const struct schedule_problem *problem,
                           const struct schedule *pinned,
                           struct schedule_plan *plan) {
-    const struct pair *pair = pair_of(problem);
-    if (schedule_shape_is_pinned(pinned) || !pair || plan->consumers == 4 ||
-        !is_plain(problem))
+    bool plain = is_plain(problem) && !is_ragged(problem);
+    if (schedule_shape_is_pinned(pinned) || plan->consumers != 3)
         return;
-    plan->second_m = pair->second_m;
-    plan->second_n = pair->second_n;
+    for (size_t i = 0; i < sizeof seconds / sizeof seconds[0]; i++) {
+        if (wider_dim(problem) > seconds[i].dim || plain != seconds[i].plain)
+            continue;
+        plan->second_m = seconds[i].second_m;
+        plan->second_n = seconds[i].second_n;
+        return;
+    }
 }
 
 /* Waves of tiles of `rows` rows, times the time of one. */
@@ -225,8 +282,8 @@ static size_t cost_words(const struct schedule_problem *problem, int rows,
 static size_t tile_words(const struct schedule_problem *problem,
                          const struct schedule_plan *plan, bool second,
                          struct arena *arena, const char **out_words) {
-    const struct pair *pair = pair_of(problem);
-    int percent = problem->has_mask ? pair->masked : pair->full;
+    const struct pair *pair = pair_of(problem, plan);
+    int percent = !pair ? 100 : problem->has_mask ? pair->masked : pair->full;
     int rows[2] = {plan->tile_m, plan->second_m}, percents[2] = {100, percent};
     size_t count =
         cost_words(problem, rows[second], percents[second], arena, out_words);
@@ -377,7 +434,7 @@ static void note_nearest(const struct schedule_problem *problem,
          near.tile_n -= 16)
         for (near.stages = wish->stages; near.stages >= 1; near.stages--) {
             account(problem, &near);
-            if (!fits(target, &near))
+            if (!fits(problem, target, &near))
                 continue;
             schedule_note_fit(&near, where, diags);
             return;
@@ -388,7 +445,7 @@ static bool refuse_misfit(const struct schedule_problem *problem,
                           const struct target_limits *target,
                           const struct schedule_plan *plan,
                           struct source_range where, struct diag_sink *diags) {
-    if (!registers_fit(plan))
+    if (!registers_fit(plan, false))
         diag_error(
             diags, where,
             "tile %d, %d needs about %d registers a consumer thread "
@@ -447,7 +504,9 @@ bool schedule_resolve_roles(const struct schedule_problem *problem,
     if (!wish.stages)
         choose_stages(problem, target, &plan);
     choose_q_stages(problem, target, &plan);
-    plan.pingpong = plan.consumers == 2 || plan.consumers == 3;
+    /* Who leaves blocks to others would still have to wait for its turn. */
+    plan.pingpong =
+        plan.consumers == 2 || (plan.consumers == 3 && !is_ragged(problem));
     choose_second(problem, pinned, &plan);
     plan.pack_gqa = schedule_pack_gqa(problem, pinned, ROWS);
     if (pinned) {

@@ -26,9 +26,13 @@ struct schedule_problem {
     bool has_sparse_mask; /* the kept keys of a row are not one range */
     bool has_window;      /* its first key moves with the row */
     bool has_division;    /* positions are divided by a launch-time value */
+    int key_quotients;    /* such quotients and remainders of keys, in masks */
+    bool score_reads_keys; /* the scores read a tensor at [kv], not at a pair */
     int group;            /* query heads of a KV head, 0: any */
     bool mask_reads_head; /* which pairs attend differs from head to head */
     bool reads_words;     /* the mask reads words for several keys of a row */
+    bool reads_positions; /* the mask reads a tensor at [q] or [kv] */
+    bool reads_row_blocks; /* the mask reads a tensor at [q / constant ..] */
 };
 
 struct schedule_plan {

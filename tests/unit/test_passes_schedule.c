@@ -60,13 +60,13 @@ Test(schedule, every_head_dim_has_a_plan_that_fits) {
     }
 }
 
-/* Q is there twice where K and V leave room: 128 x 128 keys at D128 do, 256
+/* Q is there twice where K and V leave room: 192 x 64 keys at D128 do, 256
  * columns of head dimension do not. */
 Test(schedule, roles_have_two_buffers_of_q_where_they_fit) {
     struct schedule_problem p = sparse_problem();
     struct schedule_plan plan;
     cr_assert(schedule_resolve(&p, NULL, diags, &plan));
-    cr_assert_eq(plan.stages, 2);
+    cr_assert_eq(plan.stages, 4);
     cr_assert_eq(plan.q_stages, 2);
     cr_assert_eq(plan.shared_bytes,
                  2 * plan.shared_q +
@@ -82,11 +82,93 @@ Test(schedule, roles_have_two_buffers_of_q_where_they_fit) {
 Test(schedule, words_of_bits_take_narrower_blocks) {
     struct schedule_problem p = sparse_problem();
     struct schedule_plan plan;
+    p.element_reads = true;
     cr_assert(schedule_resolve(&p, NULL, diags, &plan));
     cr_assert_eq(plan.tile_n, 128);
     p.reads_words = true;
     cr_assert(schedule_resolve(&p, NULL, diags, &plan));
     cr_assert_eq(plan.tile_n, 64);
+}
+
+/* With roles, what the mask and the scores do decides on tile and turns
+ * (docs/ptx.md). */
+Test(schedule, roles_by_mask_and_scores) {
+    struct row {
+        const char *what;
+        struct schedule_problem facts;
+        int dim, tile_m, tile_n, stages;
+        bool pingpong;
+        int second_m;
+    };
+    static const struct row rows[] = {
+        {"plain", {0}, 128, 192, 80, 2, true, 128},
+        {"plain", {0}, 64, 192, 128, 4, true, 256},
+        {"plain", {0}, 256, 128, 80, 2, true, 0},
+        {"scores", {.has_score = true}, 128, 192, 80, 2, true, 128},
+        {"scores", {.has_score = true}, 64, 192, 128, 4, true, 128},
+        {"scores by key",
+         {.has_score = true, .score_reads_keys = true},
+         128,
+         192,
+         64,
+         4,
+         true,
+         128},
+        {"scores by pair",
+         {.has_score = true, .element_reads = true},
+         128,
+         128,
+         112,
+         2,
+         true,
+         0},
+        {"window", {.has_window = true}, 128, 192, 64, 4, false, 128},
+        {"window", {.has_window = true}, 64, 256, 64, 8, false, 0},
+        {"holes", {.has_sparse_mask = true}, 128, 192, 64, 4, false, 128},
+        {"holes", {.has_sparse_mask = true}, 64, 192, 112, 4, false, 128},
+        {"documents",
+         {.has_sparse_mask = true, .reads_positions = true},
+         64,
+         192,
+         64,
+         8,
+         false,
+         128},
+        {"blocks",
+         {.has_sparse_mask = true, .reads_row_blocks = true},
+         128,
+         128,
+         128,
+         2,
+         true,
+         0},
+        {"two quotients",
+         {.has_sparse_mask = true, .key_quotients = 2},
+         128,
+         128,
+         128,
+         2,
+         true,
+         0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct row *row = &rows[i];
+        struct schedule_problem p = row->facts;
+        struct schedule_plan plan;
+        p.target = "sm_90a";
+        p.dtype = SCALAR_BF16;
+        p.has_mask = p.has_sparse_mask || p.has_window;
+        p.head_dim_qk = p.head_dim_v = row->dim;
+        cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+        cr_expect(plan.tile_m == row->tile_m && plan.tile_n == row->tile_n &&
+                      plan.stages == row->stages &&
+                      plan.pingpong == row->pingpong &&
+                      plan.second_m == row->second_m,
+                  "%s, head_dim %d: tile %d, %d; stages %d; pingpong %d; "
+                  "second %d",
+                  row->what, row->dim, plan.tile_m, plan.tile_n, plan.stages,
+                  plan.pingpong, plan.second_m);
+    }
 }
 
 Test(schedule, the_account_adds_up) {

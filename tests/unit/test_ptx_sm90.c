@@ -247,6 +247,34 @@ Test(ptx_sm90, schedule_is_visible) {
     cr_expect_not_null(strstr(four, "setmaxnreg.inc.sync.aligned.u32 112"));
 }
 
+/* The tile that a spec's lines get: lets count where a mask uses them, and an
+ * index is looked at through them. */
+Test(ptx_sm90, tiles_by_lines) {
+    static const struct {
+        const char *lines;
+        int tile_m, tile_n;
+    } rows[] = {
+        {"let m = exp2(-8.0 * f32(h + 1) / f32(heads));"
+         "score s + m * f32(kv - q); mask kv <= q;",
+         192, 80},
+        {"tensor gate: f32[kv_len]; score s + gate[kv];", 192, 64},
+        {"tensor keep: bool[(q_len + 127) / 128, (kv_len + 127) / 128];"
+         "let row = q / 128; let column = kv / 128; mask keep[row, column];",
+         128, 128},
+        {"tensor doc: i32[q_len]; mask doc[q] == doc[kv];", 192, 64},
+        {"param w: i32 = 8; mask kv / w <= q / w;", 192, 64},
+        {"param w: i32 = 8; let x = kv % w; let y = kv / w;"
+         "mask x <= q % w && y <= q / w;",
+         128, 128},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct schedule_plan plan = compiled_of(128, rows[i].lines, NULL).plan;
+        cr_expect(plan.tile_m == rows[i].tile_m &&
+                      plan.tile_n == rows[i].tile_n,
+                  "%s: tile %d, %d", rows[i].lines, plan.tile_m, plan.tile_n);
+    }
+}
+
 static bool refused(const char *schedule) {
     const char *spec = "attention a { dtype f16; head_dim 128; group any; }";
     struct compile_options options = {.target = "sm_90a", .schedule = schedule};
