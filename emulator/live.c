@@ -72,16 +72,16 @@ static bool is_lane_dependent(const struct emu_inst *inst) {
 }
 
 /* Whether it makes equal values of different operands. */
-static bool makes_uniform(const struct emu_inst *inst) {
+static bool makes_uniform(const struct flow *f, const struct emu_inst *inst) {
     bool one_lane = inst->exec == exec_shfl && inst->op == EMU_OP_idx &&
-                    inst->src[1].reg < 0;
+                    (inst->src[1].reg < 0 || !f->varying[inst->src[1].reg]);
     return one_lane || inst->exec == exec_vote || inst->exec == exec_redux ||
            inst->exec == exec_activemask;
 }
 
 /* Whether the result differs between lanes, as far as is known. */
 static bool varies(const struct flow *f, const struct emu_inst *inst) {
-    if (makes_uniform(inst))
+    if (makes_uniform(f, inst))
         return false;
     bool result = is_lane_dependent(inst);
     for (int i = 0; i < inst->src_count && !result; i++)

@@ -23,6 +23,12 @@ MlirValue ir_uniform(struct ir_builder *b, MlirValue x) {
     return ir_value_op(b, "attn.uniform", &x, 1, mlirValueGetType(x), NULL, 0);
 }
 
+MlirValue ir_lane_value(struct ir_builder *b, MlirValue x, MlirValue lane) {
+    MlirValue operands[2] = {x, lane};
+    return ir_value_op(b, "attn.lane_value", operands, 2, mlirValueGetType(x),
+                       NULL, 0);
+}
+
 MlirValue ir_elect(struct ir_builder *b) {
     return ir_value_op(b, "attn.elect", NULL, 0, ir_type_i1(b->context), NULL,
                        0);

@@ -17,6 +17,9 @@ MlirValue ir_vote_any(struct ir_builder *b, MlirValue predicate);
 /* Lane 0's value in every lane (shfl.sync.idx): the same value, where it
  * already is, but kept out of the uniform register file. */
 MlirValue ir_uniform(struct ir_builder *b, MlirValue x);
+/* `x` of lane number `lane` mod 32, i32 both, `lane` the same in all lanes
+ * (shfl.sync.idx). */
+MlirValue ir_lane_value(struct ir_builder *b, MlirValue x, MlirValue lane);
 /* True in one lane of the warp (elect.sync). */
 MlirValue ir_elect(struct ir_builder *b);
 

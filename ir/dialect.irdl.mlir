@@ -182,6 +182,12 @@ irdl.dialect @attn {
     irdl.operands(x: %i32)
     irdl.results(same: %i32)
   }
+  // The operand of lane `lane` mod 32; `lane` is the same in all lanes.
+  irdl.operation @lane_value {
+    %i32 = irdl.is i32
+    irdl.operands(x: %i32, lane: %i32)
+    irdl.results(same: %i32)
+  }
   // True in one lane of the warp.
   irdl.operation @elect {
     %i1 = irdl.is i1

@@ -34,10 +34,11 @@ void ir_erase(MlirOperation op) {
 
 bool ir_is_pure(MlirOperation op) {
     static const char *const pure[] = {
-        "attn.read",    "attn.stage",     "memref.dim",       "memref.load",
-        "gpu.block_id", "gpu.thread_id",  "gpu.lane_id",      "gpu.subgroup_id",
-        "attn.mul_rp",  "attn.fragments", "attn.partial_sum", "attn.exp2_split",
-        "func.call",    "attn.partial_max"};
+        "attn.read",      "attn.stage",       "memref.dim",
+        "memref.load",    "gpu.block_id",     "gpu.thread_id",
+        "gpu.lane_id",    "gpu.subgroup_id",  "attn.mul_rp",
+        "attn.fragments", "attn.partial_sum", "attn.exp2_split",
+        "func.call",      "attn.partial_max", "attn.lane_value"};
     const char *name = ir_op_name(op);
     if (strncmp(name, "arith.", 6) == 0 || strncmp(name, "math.", 5) == 0 ||
         strncmp(name, "vector.", 7) == 0)

@@ -53,29 +53,18 @@ static void emit_copy(struct roles *r, struct scope *scope, MlirOperation load,
     ir_set_packed_heads(copy, ir_packed_heads(load));
 }
 
-/* Copies the next K or V block; `beside`: of a listed one's K, else null. */
-static struct ring produce_block(struct roles *r, struct scope *scope,
-                                 bool is_k, struct ring ring, MlirValue row,
-                                 struct listed beside) {
-    MlirValue full = is_k ? r->k_full : r->v_full;
-    struct ir_if copying = begin_copying(r);
+/* Copies a K or V block into its slot once that is empty. */
+static void copy_block(struct roles *r, struct scope *scope, bool is_k,
+                       struct ring ring, MlirValue row) {
     role_wait_empty(r, is_k ? r->k_empty : r->v_empty, ring);
-    if (!mlirValueIsNull(beside.word)) {
-        ir_store_element(&r->b, beside.word, r->entries, &ring.stage, 1);
-        ir_store_element(&r->b, beside.classes, r->entry_classes, &ring.stage,
-                         1);
-    }
     emit_copy(r, scope, is_k ? r->k_load : r->v_load, row,
-              is_k ? r->k_tiles : r->v_tiles, full, ring.stage);
-    end_copying(r, &copying);
-    return role_ring_next(r, ring, r->stages);
+              is_k ? r->k_tiles : r->v_tiles, is_k ? r->k_full : r->v_full,
+              ring.stage);
 }
 
 /* Copies the tile's rows of Q, a slot for each consumer. */
-static struct ring produce_q(struct roles *r, struct scope *scope,
-                             struct ring ring) {
+static void copy_q(struct roles *r, struct scope *scope, struct ring ring) {
     struct ir_builder *b = &r->b;
-    struct ir_if copying = begin_copying(r);
     for (int i = 0; i < r->consumers; i++) {
         MlirValue consumer = role_number(r, i);
         struct ring slot = {role_q_slot(r, ring.stage, consumer), ring.parity};
@@ -84,8 +73,6 @@ static struct ring produce_q(struct roles *r, struct scope *scope,
                                 role_number(r, 64 * i));
         emit_copy(r, scope, r->q_load, row, r->q_tiles, r->q_full, slot.stage);
     }
-    end_copying(r, &copying);
-    return role_ring_next(r, ring, r->q_stages);
 }
 
 /* First row of block number i of a counted loop. */
@@ -147,7 +134,6 @@ static void leave_late(struct roles *r, struct scope *tile, MlirValue row,
 static void produce_counted(struct roles *r, struct scope *tile,
                             MlirValue carried[P_COUNT]) {
     struct ir_builder *b = &r->b;
-    const struct listed none = {{NULL}, {NULL}};
     MlirValue count = role_image(tile, ir_operand(r->loop, 1));
     MlirValue zero = role_number(r, 0), one = role_number(r, 1);
     MlirType i32 = ir_type_i32(b->context);
@@ -160,18 +146,19 @@ static void produce_counted(struct roles *r, struct scope *tile,
     carried[P_ROW] = role_number(r, -1);
     struct ir_if some =
         ir_if_begin(b, ir_cmpi(b, IR_SGT, count, zero), types, P_COUNT, true);
-    k = produce_block(r, tile, true, k, counted_row(r, tile, r->k_load, zero),
-                      none);
-    q = produce_q(r, tile, q);
+    copy_block(r, tile, true, k, counted_row(r, tile, r->k_load, zero));
+    k = role_ring_next(r, k, r->stages);
+    copy_q(r, tile, q);
+    q = role_ring_next(r, q, r->q_stages);
     MlirValue inits[4] = {k.stage, k.parity, v.stage, v.parity};
     struct ir_for loop = ir_for_begin(b, one, count, one, inits, 4);
     k = (struct ring){ir_for_arg(&loop, 0), ir_for_arg(&loop, 1)};
     v = (struct ring){ir_for_arg(&loop, 2), ir_for_arg(&loop, 3)};
-    k = produce_block(r, tile, true, k,
-                      counted_row(r, tile, r->k_load, loop.iv), none);
+    copy_block(r, tile, true, k, counted_row(r, tile, r->k_load, loop.iv));
+    k = role_ring_next(r, k, r->stages);
     MlirValue before = ir_subi(b, loop.iv, one);
-    v = produce_block(r, tile, false, v,
-                      counted_row(r, tile, r->v_load, before), none);
+    copy_block(r, tile, false, v, counted_row(r, tile, r->v_load, before));
+    v = role_ring_next(r, v, r->stages);
     ir_for_end(b, &loop, (MlirValue[]){k.stage, k.parity, v.stage, v.parity},
                4);
     MlirValue last = ir_subi(b, count, one);
@@ -233,7 +220,6 @@ static void produce_found(struct roles *r, struct scope *tile, MlirValue more,
     struct ir_builder *b = &r->b;
     MlirType i32 = ir_type_i32(b->context);
     MlirType types[CHANGED] = {i32, i32, i32, i32, i32, i32};
-    const struct listed none = {{NULL}, {NULL}};
     MlirValue zero = role_number(r, 0);
     struct ring k = {own[L_KS], own[L_KP]}, v = {own[L_VS], own[L_VP]},
                 q = {own[L_QS], own[L_QP]};
@@ -243,19 +229,28 @@ static void produce_found(struct roles *r, struct scope *tile, MlirValue more,
     MlirValue word =
         ir_ori(b, ir_shli(b, own[L_ENTRY], role_number(r, 1)), last);
     after = ir_shli(b, after, role_number(r, NEXT_CLASSES));
-    struct listed beside = {word, ir_ori(b, own[L_CLASSES], after)};
-    k = produce_block(r, tile, true, k, own[L_ROW], beside);
+    MlirValue classes = ir_ori(b, own[L_CLASSES], after);
     MlirValue late = ir_cmpi(b, IR_SGE, own[L_V_ROW], zero);
-    struct ir_if second = ir_if_begin(b, late, types, 4, true);
-    struct ring next = produce_block(r, tile, false, v, own[L_V_ROW], none);
-    ir_if_else(b, &second,
-               (MlirValue[]){next.stage, next.parity, q.stage, q.parity}, 4);
-    next = produce_q(r, tile, q);
-    ir_if_end(b, &second,
-              (MlirValue[]){v.stage, v.parity, next.stage, next.parity}, 4);
-    MlirValue rings[CHANGED] = {k.stage, k.parity};
-    for (size_t i = 0; i < 4; i++)
-        rings[2 + i] = ir_result(second.op, i);
+    struct ir_if copying = ir_if_begin(b, r->elected, NULL, 0, false);
+    role_wait_empty(r, r->k_empty, k);
+    ir_store_element(b, word, r->entries, &k.stage, 1);
+    ir_store_element(b, classes, r->entry_classes, &k.stage, 1);
+    emit_copy(r, tile, r->k_load, own[L_ROW], r->k_tiles, r->k_full, k.stage);
+    struct ir_if second = ir_if_begin(b, late, NULL, 0, true);
+    copy_block(r, tile, false, v, own[L_V_ROW]);
+    ir_if_else(b, &second, NULL, 0);
+    copy_q(r, tile, q);
+    ir_if_end(b, &second, NULL, 0);
+    ir_if_end(b, &copying, NULL, 0);
+    struct ring next_k = role_ring_next(r, k, r->stages);
+    struct ring next_v = role_ring_next(r, v, r->stages);
+    struct ring next_q = role_ring_next(r, q, r->q_stages);
+    MlirValue rings[CHANGED] = {next_k.stage,
+                                next_k.parity,
+                                ir_select(b, late, next_v.stage, v.stage),
+                                ir_select(b, late, next_v.parity, v.parity),
+                                ir_select(b, late, q.stage, next_q.stage),
+                                ir_select(b, late, q.parity, next_q.parity)};
     ir_if_else(b, &found, rings, CHANGED);
     struct ring late_v = produce_late(r, v, own + L_V_ROW);
     own[L_VS] = late_v.stage, own[L_VP] = late_v.parity;
@@ -348,6 +343,7 @@ void role_producer(struct roles *r) {
     r->elected = ir_elect(b);
     struct ir_if role = ir_if_begin(
         b, r->is_list ? loads : ir_andi(b, loads, r->elected), NULL, 0, false);
+    role_tiles_fix_quotients(r);
     MlirValue zero = role_number(r, 0);
     MlirValue carried[P_COUNT] = {
         zero, zero, zero, zero, zero, zero, role_number(r, -1), zero, zero};
@@ -366,4 +362,5 @@ void role_producer(struct roles *r) {
     produce_late(r, (struct ring){carried[P_VS], carried[P_VP]},
                  carried + P_ROW);
     ir_if_end(b, &role, NULL, 0);
+    r->fixed.inner = NULL;
 }

@@ -58,6 +58,7 @@ struct roles {
     MlirValue counter; /* drawn tiles: workspace; null: static order */
     MlirValue drawn, drawn_full, drawn_empty;
     MlirValue warp, elected, consumer;
+    struct scope fixed; /* producer: quotients that all tiles share */
     MlirValue q_slot; /* consumer: of the tile in work */
     MlirValue own_turn, next_turn; /* consumer: named barriers (pingpong) */
     int shared_bytes;
@@ -121,6 +122,9 @@ struct tile_loop role_tiles_begin(struct roles *r,
 MlirValue role_tiles_arg(const struct tile_loop *loop, size_t i);
 /* The same behind role_tiles_end. */
 MlirValue role_tiles_result(const struct tile_loop *loop, size_t i);
+/* Producer, in front of its loop: copies quotients of what all tiles share, and
+ * what they need. */
+void role_tiles_fix_quotients(struct roles *r);
 /* What stands in front of the key loop, for the tile of the loop. */
 struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,
                              MlirValue consumer, bool is_producer);

@@ -15,6 +15,7 @@
 #include "passes/pipeline-sm90-roles.h"
 
 #include <assert.h>
+#include <string.h>
 
 MlirValue role_number(struct roles *r, int value) {
     return ir_const_i32(&r->b, value);
@@ -104,6 +105,60 @@ void role_pass_turn(struct roles *r) {
 
 /* ---- What stands in front of the key loop ------------------------------- */
 
+static bool is_in(const struct ir_map *set, MlirValue value) {
+    return !mlirValueEqual(ir_map_get(set, value), value);
+}
+
+/* An op on what is the same for all tiles (`fixed`). */
+static bool is_fixed(const struct ir_map *fixed, MlirOperation op) {
+    if (strncmp(ir_op_name(op), "arith.", 6) != 0 &&
+        !ir_is_op(op, "memref.dim"))
+        return false;
+    for (size_t i = 0; i < ir_operand_count(op); i++)
+        if (!mlirValueIsABlockArgument(ir_operand(op, i)) &&
+            !is_in(fixed, ir_operand(op, i)))
+            return false;
+    return true;
+}
+
+static bool is_quotient(MlirOperation op) {
+    return ir_is_op(op, "arith.divui") || ir_is_op(op, "arith.remui") ||
+           ir_is_op(op, "arith.divsi") || ir_is_op(op, "arith.remsi");
+}
+
+void role_tiles_fix_quotients(struct roles *r) {
+    struct ir_map *fixed = ir_map_create(r->b.arena);
+    struct ir_map *needed = ir_map_create(r->b.arena);
+    r->fixed.inner = ir_map_create(r->b.arena);
+    /* The maps are sets: any value but its own says that one is in. */
+    for (size_t i = 0; i < r->before.count; i++)
+        if (is_fixed(fixed, r->before.data[i]))
+            ir_map_set(fixed, ir_result(r->before.data[i], 0), r->tiles);
+    for (size_t i = r->before.count; i-- > 0;) {
+        MlirOperation op = r->before.data[i];
+        if (ir_result_count(op) != 1 || !is_in(fixed, ir_result(op, 0)) ||
+            (!is_quotient(op) && !is_in(needed, ir_result(op, 0))))
+            continue;
+        ir_map_set(needed, ir_result(op, 0), r->tiles);
+        for (size_t k = 0; k < ir_operand_count(op); k++)
+            ir_map_set(needed, ir_operand(op, k), r->tiles);
+    }
+    for (size_t i = 0; i < r->before.count; i++)
+        if (ir_result_count(r->before.data[i]) == 1 &&
+            is_in(needed, ir_result(r->before.data[i], 0)))
+            role_clone(r, &r->fixed, r->before.data[i]);
+}
+
+/* Has the op been copied in front of all tiles? */
+static bool take_fixed(struct roles *r, struct scope *scope, MlirOperation op) {
+    if (!r->fixed.inner || ir_result_count(op) != 1 ||
+        !is_in(r->fixed.inner, ir_result(op, 0)))
+        return false;
+    ir_map_set(scope->inner, ir_result(op, 0),
+               ir_map_get(r->fixed.inner, ir_result(op, 0)));
+    return true;
+}
+
 /* Copies what stands in front of the key loop for tile number `tile`; loads are
  * left out, each role has its own.  `known`: the coordinates (NULL: computed).
  */
@@ -114,7 +169,7 @@ static struct scope tile_head(struct roles *r, MlirValue tile,
     for (size_t i = 0; i < r->before.count; i++) {
         MlirOperation op = r->before.data[i];
         if (ir_is_op(op, "attn.load") || ir_is_op(op, "gpu.block_id") ||
-            ir_is_op(op, "attn.own_blocks"))
+            ir_is_op(op, "attn.own_blocks") || take_fixed(r, &scope, op))
             continue;
         if (ir_is_op(op, "attn.consumer"))
             ir_map_set(scope.inner, ir_result(op, 0), consumer);

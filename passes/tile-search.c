@@ -7,47 +7,34 @@
  * one for all where the mask reads query positions as q / n with n tiles or
  * more:
  *
- *     lane l       classes of block base - l
+ *     lane l       classes of block base - l, three bits for each consumer c:
+ *                  own, whole, rest (nothing but kv <= q is open)
  *     run          ballot: blocks of this chunk still to come
- *     own, whole, rest
- *                  ballots for each consumer; rest: nothing but kv <= q is open
  *     base         last block of the next chunk
  *
  *     while (run == 0 && base >= first_block) { classify; base -= 32 }
  *     lane = cttz(run); run &= run - 1
  *     entry = base + 32 - lane
- *     classes = (own_c[lane] | whole_c[lane] << 1 | rest_c[lane] << 2) << 3c,
- *               attn.classes = {how many, bits of each}
+ *     classes = those of the lane; attn.classes = {how many, bits of each}
  *
  * `pipeline` gives the search to the producer warp and hands entry and classes
  * to the consumers beside the K block; one whose `own` is 0 skips it.
  *
  * Not here: kernels without roles (tile-list.c). */
-#include <assert.h>
-
+#include "ir/build_sm90.h"
 #include "passes/tile.h"
 
-/* Behind RUN and BASE words for each class, but no REST where the mask has
- * none. */
-enum { RUN, BASE, OF_CLASSES };
-enum of_class { OWN, WHOLE, REST, WORDS };
-enum { LANES = 32, MAX_CLASSES = 4 };
-enum { SEARCH_MAX = OF_CLASSES + WORDS * MAX_CLASSES };
+/* What a search goes on with: CLASSES differ from lane to lane. */
+enum { RUN, BASE, CLASSES, SEARCH_COUNT };
+/* Bits of a class. */
+enum { OWN, WHOLE, REST, CLASS_BITS };
+enum { LANES = 32 };
 
 /* The search under construction. */
 struct search {
     struct tile_kernel *kernel;
     int classes; /* of a block: the consumers', or 1 for all of them */
-    int words;   /* of a class */
 };
-
-static size_t word_of(const struct search *s, int class, enum of_class word) {
-    return OF_CLASSES + (size_t)(s->words * class) + word;
-}
-
-static size_t search_count(const struct search *s) {
-    return word_of(s, s->classes, OWN);
-}
 
 /* Is the op x / n with n a multiple of `tile`? */
 static bool divides_by_tiles(MlirOperation op, MlirValue x, int64_t tile) {
@@ -76,10 +63,18 @@ static bool rows_are_alike(const struct tile_kernel *kernel) {
     return true;
 }
 
-/* The lane's votes on its block, keys k_first.., for the rows of one class;
- * `inside`: there is a block. */
-static void classify_rows(const struct search *s, int class, MlirValue k_first,
-                          MlirValue inside, MlirValue votes[WORDS]) {
+/* bit `place` where the condition holds. */
+static MlirValue bit_if(struct tile_kernel *kernel, MlirValue condition,
+                        int place) {
+    return ir_select(&kernel->b, condition, tile_const(kernel, 1 << place),
+                     tile_const(kernel, 0));
+}
+
+/* The class of the lane's block, keys k_first.., for the rows of one consumer,
+ * at its place; `inside`: there is a block.  `own` says whether they attend. */
+static MlirValue classify_rows(const struct search *s, int class,
+                               MlirValue k_first, MlirValue inside,
+                               MlirValue *own) {
     struct tile_kernel *kernel = s->kernel;
     struct ir_builder *b = &kernel->b;
     MlirValue tile_first = kernel->q_first, tile_last = kernel->q_last;
@@ -94,51 +89,52 @@ static void classify_rows(const struct search *s, int class, MlirValue k_first,
     MlirValue full = ir_cmpi(b, IR_SLE, end, kernel->kv_len);
     MlirValue all = ir_cmpi(b, IR_EQ, block_class, tile_const(kernel, 2));
     MlirValue some = ir_cmpi(b, IR_NE, block_class, tile_const(kernel, 0));
-    MlirValue own = ir_andi(b, inside, some);
+    *own = ir_andi(b, inside, some);
     if (class > 0)
-        own = ir_andi(b, own, ir_cmpi(b, IR_SLT, first, kernel->row_count));
-    votes[OWN] = own;
-    votes[WHOLE] = ir_andi(b, all, full);
-    votes[REST] = ir_cmpi(b, IR_NE, rest, tile_const(kernel, 0));
+        *own = ir_andi(b, *own, ir_cmpi(b, IR_SLT, first, kernel->row_count));
+    int place = CLASS_BITS * class;
+    MlirValue whole = ir_andi(b, all, full);
+    MlirValue bits = ir_ori(b, bit_if(kernel, *own, place + OWN),
+                            bit_if(kernel, whole, place + WHOLE));
+    if (!kernel->has_rest)
+        return bits;
+    rest = ir_cmpi(b, IR_NE, rest, tile_const(kernel, 0));
+    return ir_ori(b, bits, bit_if(kernel, rest, place + REST));
 }
 
-/* Ballots of the 32 blocks that end at `base`.  All reads come before the first
- * ballot, so that none waits for another. */
+/* Classes of the 32 blocks that end at `base`, one a lane. */
 static void classify_chunk(const struct search *s, MlirValue base,
-                           MlirValue out[SEARCH_MAX]) {
+                           MlirValue out[SEARCH_COUNT]) {
     struct tile_kernel *kernel = s->kernel;
     struct ir_builder *b = &kernel->b;
-    MlirValue votes[MAX_CLASSES][WORDS];
+    MlirValue any = {NULL}, own;
     MlirValue wish = ir_subi(b, base, ir_lane_id(b));
     MlirValue inside = ir_cmpi(b, IR_SGE, wish, kernel->first_block);
     MlirValue k_first = ir_muli(b, ir_maxsi(b, wish, kernel->first_block),
                                 tile_const(kernel, kernel->plan.tile_n));
-    for (int c = 0; c < s->classes; c++)
-        classify_rows(s, c, k_first, inside, votes[c]);
     for (int c = 0; c < s->classes; c++) {
-        for (int i = 0; i < s->words; i++)
-            out[word_of(s, c, (enum of_class)i)] = ir_ballot(b, votes[c][i]);
-        MlirValue own = out[word_of(s, c, OWN)];
-        out[RUN] = c == 0 ? own : ir_ori(b, out[RUN], own);
+        MlirValue bits = classify_rows(s, c, k_first, inside, &own);
+        out[CLASSES] = c == 0 ? bits : ir_ori(b, out[CLASSES], bits);
+        any = c == 0 ? own : ir_ori(b, any, own);
     }
+    out[RUN] = ir_ballot(b, any);
     out[BASE] = ir_subi(b, base, tile_const(kernel, LANES));
 }
 
 /* Steps from chunk to chunk until one has a kept block or none is left. */
-static void find_chunk(const struct search *s, MlirValue state[SEARCH_MAX]) {
+static void find_chunk(const struct search *s, MlirValue state[SEARCH_COUNT]) {
     struct tile_kernel *kernel = s->kernel;
     struct ir_builder *b = &kernel->b;
-    MlirValue values[SEARCH_MAX];
-    size_t count = search_count(s);
-    struct ir_while loop = ir_while_begin(b, state, count);
-    for (size_t i = 0; i < count; i++)
+    MlirValue values[SEARCH_COUNT];
+    struct ir_while loop = ir_while_begin(b, state, SEARCH_COUNT);
+    for (size_t i = 0; i < SEARCH_COUNT; i++)
         values[i] = ir_while_arg(&loop, 0, i);
     MlirValue empty = ir_cmpi(b, IR_EQ, values[RUN], tile_const(kernel, 0));
     MlirValue left = ir_cmpi(b, IR_SGE, values[BASE], kernel->first_block);
-    ir_while_do(b, &loop, ir_andi(b, empty, left), values, count);
+    ir_while_do(b, &loop, ir_andi(b, empty, left), values, SEARCH_COUNT);
     classify_chunk(s, ir_while_arg(&loop, 1, BASE), values);
-    ir_while_end(b, &loop, values, count);
-    for (size_t i = 0; i < count; i++)
+    ir_while_end(b, &loop, values, SEARCH_COUNT);
+    for (size_t i = 0; i < SEARCH_COUNT; i++)
         state[i] = ir_result(loop.op, i);
 }
 
@@ -147,7 +143,8 @@ static MlirValue bit(struct ir_builder *b, MlirValue word, MlirValue number) {
 }
 
 /* The next block of the chunk; takes it out of `run`. */
-static MlirValue take_block(const struct search *s, MlirValue state[SEARCH_MAX],
+static MlirValue take_block(const struct search *s,
+                            MlirValue state[SEARCH_COUNT],
                             MlirValue *out_classes) {
     struct tile_kernel *kernel = s->kernel;
     struct ir_builder *b = &kernel->b;
@@ -155,14 +152,8 @@ static MlirValue take_block(const struct search *s, MlirValue state[SEARCH_MAX],
     MlirValue block =
         ir_subi(b, ir_addi(b, state[BASE], tile_const(kernel, LANES)), lane);
     ir_set_attr(ir_def(block), "attn.entry", ir_attr_unit(b->context));
-    MlirValue classes = tile_const(kernel, 0);
-    for (int c = 0; c < s->classes; c++)
-        for (int i = 0; i < s->words; i++) {
-            MlirValue word = state[word_of(s, c, (enum of_class)i)];
-            MlirValue place = tile_const(kernel, WORDS * c + i);
-            classes = ir_ori(b, classes, ir_shli(b, bit(b, word, lane), place));
-        }
-    ir_set_int_pair(ir_def(classes), "attn.classes", s->classes, WORDS);
+    MlirValue classes = ir_lane_value(b, state[CLASSES], lane);
+    ir_set_int_pair(ir_def(classes), "attn.classes", s->classes, CLASS_BITS);
     state[RUN] = ir_andi(b, run, ir_subi(b, run, tile_const(kernel, 1)));
     *out_classes = classes;
     return block;
@@ -174,36 +165,33 @@ static MlirValue own_class(const struct search *s, MlirValue classes) {
     struct ir_builder *b = &kernel->b;
     if (s->classes == 1)
         return classes;
-    return ir_shrui(b, classes,
-                    ir_muli(b, kernel->consumer, tile_const(kernel, WORDS)));
+    return ir_shrui(
+        b, classes,
+        ir_muli(b, kernel->consumer, tile_const(kernel, CLASS_BITS)));
 }
 
 void tile_loop_search(struct tile_kernel *kernel,
                       MlirValue state[STATE_COUNT]) {
-    enum { MAX = SEARCH_MAX + STATE_COUNT };
+    enum { COUNT = SEARCH_COUNT + STATE_COUNT };
     struct ir_builder *b = &kernel->b;
     const struct search s = {
         .kernel = kernel,
-        .classes = rows_are_alike(kernel) ? 1 : kernel->plan.consumers,
-        .words = kernel->has_rest ? WORDS : REST};
-    size_t words = search_count(&s), count = words + STATE_COUNT;
+        .classes = rows_are_alike(kernel) ? 1 : kernel->plan.consumers};
     MlirValue zero = tile_const(kernel, 0), one = tile_const(kernel, 1);
-    MlirValue values[MAX];
-    assert(s.classes <= MAX_CLASSES);
+    MlirValue values[COUNT];
     MlirValue none = ir_cmpi(b, IR_EQ, kernel->block_count, zero);
-    for (size_t i = 0; i < words; i++)
-        values[i] = zero;
+    values[RUN] = values[CLASSES] = zero;
     values[BASE] = ir_select(b, none, ir_subi(b, kernel->first_block, one),
                              kernel->last_block);
     for (size_t i = 0; i < STATE_COUNT; i++)
-        values[words + i] = state[i];
-    struct ir_while loop = ir_while_begin(b, values, count);
-    for (size_t i = 0; i < count; i++)
+        values[SEARCH_COUNT + i] = state[i];
+    struct ir_while loop = ir_while_begin(b, values, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
         values[i] = ir_while_arg(&loop, 0, i);
     find_chunk(&s, values);
     MlirValue found = ir_cmpi(b, IR_NE, values[RUN], zero);
-    ir_while_do(b, &loop, found, values, count);
-    for (size_t i = 0; i < count; i++)
+    ir_while_do(b, &loop, found, values, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
         values[i] = ir_while_arg(&loop, 1, i);
     MlirValue classes, block = take_block(&s, values, &classes);
     MlirValue own = own_class(&s, classes), rest = {NULL};
@@ -213,8 +201,8 @@ void tile_loop_search(struct tile_kernel *kernel,
     MlirValue k_first =
         ir_muli(b, block, tile_const(kernel, kernel->plan.tile_n));
     tile_key_block(kernel, k_first, ir_cmpi(b, IR_EQ, whole, zero), rest,
-                   values + words);
-    ir_while_end(b, &loop, values, count);
+                   values + SEARCH_COUNT);
+    ir_while_end(b, &loop, values, COUNT);
     for (size_t i = 0; i < STATE_COUNT; i++)
-        state[i] = ir_result(loop.op, words + i);
+        state[i] = ir_result(loop.op, SEARCH_COUNT + i);
 }

@@ -17,19 +17,12 @@
 
 /* The conditions around these are the same for all threads (docs/ir.md). */
 static void find_collective(void *data, MlirOperation op) {
-    static const char *const names[] = {"attn.dot",
-                                        "attn.copy_async",
-                                        "gpu.barrier",
-                                        "attn.ballot",
-                                        "attn.warp_reduce",
-                                        "attn.wait_group",
-                                        "attn.store",
-                                        "attn.fragments",
-                                        "attn.wgmma",
-                                        "attn.bar_sync",
-                                        "attn.bar_arrive",
-                                        "attn.uniform",
-                                        "attn.set_max_registers"};
+    static const char *const names[] = {
+        "attn.dot",        "attn.copy_async",       "gpu.barrier",
+        "attn.ballot",     "attn.warp_reduce",      "attn.wait_group",
+        "attn.store",      "attn.fragments",        "attn.wgmma",
+        "attn.bar_sync",   "attn.bar_arrive",       "attn.uniform",
+        "attn.lane_value", "attn.set_max_registers"};
     bool *found = data;
     const char *name = ir_op_name(op);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)

@@ -248,6 +248,15 @@ void lower_uniform(struct isel *is, MlirOperation op) {
         ptx_def(is->kernel, PTX_SHFL_IDX_B32, "uniform", x, ptx_imm(0)));
 }
 
+void lower_lane_value(struct isel *is, MlirOperation op) {
+    struct ptx_operand x =
+        isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 0)), "r");
+    struct ptx_operand lane =
+        isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 1)), "r");
+    bind_result(is, op, PTX_R,
+                ptx_def(is->kernel, PTX_SHFL_LANE_B32, "of_lane", x, lane));
+}
+
 void lower_set_max_registers(struct isel *is, MlirOperation op) {
     const char *action = ir_text_attr(op, "action");
     bool increase = action && strcmp(action, "increase") == 0;
