@@ -152,6 +152,8 @@ struct attn_entry_info {
     bool conditional; /* runs for some sizes only, for the others another one
                          has its place; attn_kernel_load leaves it to the
                          first call that runs it */
+    bool programmatic; /* waits for the grids before it itself, and is launched
+                          with programmatic stream serialization */
 };
 
 /* Name of the attention in the spec. */

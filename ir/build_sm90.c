@@ -56,6 +56,16 @@ void ir_fence_mbarrier_init(struct ir_builder *b) {
     ir_op(b, "attn.fence_mbarrier_init", NULL, 0, NULL, 0, NULL, 0);
 }
 
+void ir_begin_dependent_grid(struct ir_builder *b, MlirOperation func) {
+    static const char *const actions[] = {"launch_dependents", "wait"};
+    for (size_t i = 0; i < 2; i++) {
+        struct ir_attr action = {"action",
+                                 ir_attr_string(b->context, actions[i])};
+        ir_op(b, "attn.griddepcontrol", NULL, 0, NULL, 0, &action, 1);
+    }
+    ir_set_attr(func, "attn.programmatic", ir_attr_unit(b->context));
+}
+
 MlirValue ir_load_for_warp(struct ir_builder *b, MlirValue memref,
                            MlirValue index) {
     MlirValue word = ir_load_element(b, memref, &index, 1);

@@ -34,6 +34,12 @@ void ir_mbarrier_init(struct ir_builder *b, MlirValue barriers);
 /* Makes the initialisation visible to asynchronous copies
  * (fence.mbarrier_init.release.cluster). */
 void ir_fence_mbarrier_init(struct ir_builder *b);
+/* At the start of a kernel that may be launched while the one before it on the
+ * stream ends (programmatic dependent launch): lets the next one do so, and
+ * waits until those before are complete.  Nothing in global memory may be
+ * touched in front of it (PTX ISA, "griddepcontrol").  Marks the function as
+ * attn.programmatic. */
+void ir_begin_dependent_grid(struct ir_builder *b, MlirOperation func);
 /* memref[index] (shared, i32) of lane 0, which loads it for the warp: it is
  * also the lane that arrives at mbarriers for it, so that nobody else's load
  * needs to be waited for. */

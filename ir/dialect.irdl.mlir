@@ -207,6 +207,12 @@ irdl.dialect @attn {
     irdl.operands(barriers: %t)
   }
   irdl.operation @fence_mbarrier_init { }
+  // `launch_dependents`: the grids that depend on this one may start; `wait`: until the grids
+  // that it depends on are complete.  No more than an announcement to other grids.
+  irdl.operation @griddepcontrol {
+    %action = irdl.base "#builtin.string"
+    irdl.attributes { "action" = %action }
+  }
   // Waits for the phase of this parity.
   irdl.operation @mbarrier_wait {
     %t = irdl.base "!builtin.memref"

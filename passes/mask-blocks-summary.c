@@ -9,7 +9,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/build_sm90.h"
 #include "passes/mask-blocks.h"
+#include "passes/target_limits.h"
 
 enum { SUMMARY_WARPS = 4, LANES = 32 };
 
@@ -205,6 +207,9 @@ static void build_kernel(struct mask_blocks *m, struct ir_builder *b,
                      tensor_name(m, summary->tensor), summary->axis),
         false, args, 2, NULL, 0);
     ir_at_end(b, ir_func_body(func));
+    const char *target = ir_module_target(m->module);
+    if (target && target_limits_find(target)->has_consumers)
+        ir_begin_dependent_grid(b, func);
     build_body(b, func, summary->axis, m->block);
 
     word_list grid = {0}, bytes = {0};

@@ -12,6 +12,23 @@ struct CUctx_st;
 struct CUmod_st;
 struct CUfunc_st;
 struct CUevent_st;
+struct CUstream_st;
+
+/* CUlaunchConfig with room for one attribute (cuda.h; CUDA 12.0). */
+struct rt_launch_config {
+    unsigned grid[3], block[3], shared_bytes;
+    struct CUstream_st *stream;
+    struct rt_launch_attribute *attributes;
+    unsigned attribute_count;
+};
+struct rt_launch_attribute {
+    int id;
+    char pad[4];
+    union {
+        char pad[64];
+        int allowed; /* of programmatic stream serialization */
+    } value;
+};
 
 struct rt_driver {
 #define DRIVER(field, name, need, parameters) int(*field) parameters;
@@ -32,6 +49,7 @@ enum {
     RT_DEVICE_CAPABILITY_MINOR = 76,
     RT_DEVICE_MAX_SHARED_OPTIN = 97,
     RT_CAPTURE_MODE_RELAXED = 2,
+    RT_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
     RT_TENSOR_MAP_FLOAT16 = 6,
     RT_TENSOR_MAP_BFLOAT16 = 9,
     RT_TENSOR_MAP_L2_128B = 2,

@@ -1,6 +1,6 @@
-/* From checked arguments to cuLaunchKernel.  No allocation, no synchronisation
- * and no query of the device happens here, so a launch can be captured in a
- * graph.  A kernel that is not loaded yet is only told of. */
+/* From checked arguments to cuLaunchKernel(Ex).  No allocation, no
+ * synchronisation and no query of the device happens here, so a launch can be
+ * captured in a graph.  A kernel that is not loaded yet is only told of. */
 #include "runtime/launch.h"
 
 #include <assert.h>
@@ -271,6 +271,27 @@ struct attn_status *rt_frame_prepare(const struct rt_kernel *kernel,
 
 /* ---- Launching --------------------------------------------------------- */
 
+/* A programmatic kernel may begin while the work before it on the stream ends;
+ * what it reads it waits for itself. */
+static struct attn_status *
+launch_entry(const struct rt_driver *driver, const struct rt_entry *entry,
+             unsigned grid, struct CUstream_st *stream, void **pointers) {
+    if (!entry->programmatic || driver->cuLaunchKernelEx == NULL)
+        return RT_CUDA(driver, cuLaunchKernel,
+                       (entry->function, grid, 1, 1, entry->threads, 1, 1,
+                        entry->shared_bytes, stream, pointers, NULL));
+    struct rt_launch_attribute attribute = {
+        .id = RT_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION, .value.allowed = 1};
+    const struct rt_launch_config config = {.grid = {grid, 1, 1},
+                                            .block = {entry->threads, 1, 1},
+                                            .shared_bytes = entry->shared_bytes,
+                                            .stream = stream,
+                                            .attributes = &attribute,
+                                            .attribute_count = 1};
+    return RT_CUDA(driver, cuLaunchKernelEx,
+                   (&config, entry->function, pointers, NULL));
+}
+
 /* An entry whose grid is empty has parameters too: they are stepped over. */
 static struct attn_status *launch_entries(const struct rt_kernel *kernel,
                                           const struct rt_frame *frame,
@@ -280,10 +301,8 @@ static struct attn_status *launch_entries(const struct rt_kernel *kernel,
         if (frame->grids[e] > 0) {
             const struct rt_entry *entry = rt_kernel_entry(kernel, e);
             assert(entry != NULL);
-            struct attn_status *status =
-                RT_CUDA(kernel->driver, cuLaunchKernel,
-                        (entry->function, frame->grids[e], 1, 1, entry->threads,
-                         1, 1, entry->shared_bytes, stream, pointers, NULL));
+            struct attn_status *status = launch_entry(
+                kernel->driver, entry, frame->grids[e], stream, pointers);
             if (status != NULL)
                 return rt_status_wrap(
                     status, "kernel '%s': ", kernel->info->entries[e].name);

@@ -71,6 +71,7 @@ static struct attn_status *find_entry(const struct rt_driver *driver,
         return rt_status_wrap(status, "kernel '%s': ", source->name);
     entry->threads = (unsigned)source->threads;
     entry->shared_bytes = source->shared_bytes;
+    entry->programmatic = source->programmatic;
     if (source->shared_bytes > STATIC_SHARED_LIMIT)
         RT_TRY(RT_CUDA(driver, cuFuncSetAttribute,
                        (entry->function, RT_FUNC_MAX_DYNAMIC_SHARED,
@@ -104,6 +105,7 @@ static void publish(struct rt_kernel *kernel, const struct rt_entry *found) {
             continue;
         entry->threads = found[i].threads;
         entry->shared_bytes = found[i].shared_bytes;
+        entry->programmatic = found[i].programmatic;
         entry->registers = found[i].registers;
         entry->local_bytes = found[i].local_bytes;
         __atomic_store_n(&entry->function, found[i].function, __ATOMIC_RELEASE);

@@ -14,6 +14,7 @@ struct rt_entry {
     struct CUfunc_st *function;
     unsigned threads;
     unsigned shared_bytes;
+    bool programmatic;          /* kernel_entry.programmatic */
     int registers, local_bytes; /* as the driver reports them */
 };
 

@@ -93,8 +93,9 @@ static void describe(struct attn_program *program) {
     for (size_t i = 0; i < info->entry_count; i++) {
         const struct kernel_entry *from = &info->entries[i];
         program->entries[i] = (struct attn_entry_info){
-            from->name, from->threads, from->shared_bytes,
-            expr_text(program, &from->grid_x), from->conditional};
+            from->name,         from->threads,
+            from->shared_bytes, expr_text(program, &from->grid_x),
+            from->conditional,  from->programmatic};
     }
     program->workspace = expr_text(program, &info->workspace_bytes);
     struct strbuf json;

@@ -158,6 +158,8 @@ struct kernel_entry {
     bool conditional; /* runs for some sizes only, another entry has its place
                          for the others: may be assembled and loaded when the
                          first call needs it */
+    bool programmatic; /* waits for the grids before it itself: may be launched
+                          with programmatic stream serialization */
 };
 
 struct kernel_info {

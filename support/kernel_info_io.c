@@ -13,11 +13,8 @@
  *     maps 0
  *     entries 1
  *     entry attend 128 65536 0 7 3 size 0 size 1 mul
- *                              threads, shared, conditional, params, grid
- *     pointer 0
- *     …
- *     workspace 0 0
- *     end
+ *                              threads, shared, conditional, programmatic,
+ * params, grid pointer 0 … workspace 0 0 end
  *
  * An expression is its number of steps and the steps.  The reader trusts
  * nothing: every count is bounded by the words that are left, so a damaged file
@@ -57,9 +54,9 @@ static void write_expr(const struct size_expr *expr, struct strbuf *out) {
 }
 
 static void write_entry(const struct kernel_entry *entry, struct strbuf *out) {
-    strbuf_printf(out, "entry %s %d %" PRIu32 " %d %zu", entry->name,
+    strbuf_printf(out, "entry %s %d %" PRIu32 " %d %d %zu", entry->name,
                   entry->threads, entry->shared_bytes, entry->conditional,
-                  entry->param_count);
+                  entry->programmatic, entry->param_count);
     write_expr(&entry->grid_x, out);
     for (size_t i = 0; i < entry->param_count; i++) {
         const struct kernel_param *param = &entry->params[i];
@@ -295,6 +292,7 @@ static void read_entries(struct reader *r, struct kernel_info *info) {
         entry->threads = (int)read_integer(r, 0, INT32_MAX);
         entry->shared_bytes = (uint32_t)read_integer(r, 0, UINT32_MAX);
         entry->conditional = read_flag(r);
+        entry->programmatic = read_flag(r);
         entry->param_count = read_count(r);
         entry->grid_x = read_expr(r);
         entry->params =

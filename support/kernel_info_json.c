@@ -108,8 +108,11 @@ static void print_entry(const struct kernel_info *info,
         out, ", \"threads\": %d, \"shared_bytes\": %" PRIu32 ", \"grid\": ",
         entry->threads, entry->shared_bytes);
     print_expr(&entry->grid_x, info, out);
-    strbuf_printf(out, ", \"conditional\": %s,\n     \"params\": [",
-                  entry->conditional ? "true" : "false");
+    strbuf_printf(out,
+                  ", \"conditional\": %s, \"programmatic\": %s,\n     "
+                  "\"params\": [",
+                  entry->conditional ? "true" : "false",
+                  entry->programmatic ? "true" : "false");
     for (size_t i = 0; i < entry->param_count; i++) {
         strbuf_append(out, i > 0 ? ",\n       " : "\n       ");
         print_param(info, &entry->params[i], out);

@@ -270,6 +270,7 @@ static void build_entry(struct build *build, MlirOperation func,
         .threads = kernel->threads,
         .shared_bytes = kernel->shared_bytes,
         .conditional = ir_has_attr(func, "attn.when"),
+        .programmatic = ir_has_attr(func, "attn.programmatic"),
     };
     size_t count = 0;
     const char **words = ir_words(

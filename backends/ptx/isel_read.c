@@ -15,6 +15,19 @@
  *                                     j / 8 */
 #include "backends/ptx/isel.h"
 
+/* The load of a captured tensor.  Non-coherent ones want memory that nobody
+ * writes while the kernel runs; a programmatic kernel begins while the kernel
+ * before it may still write. */
+static enum ptx_op load_op(const struct isel *is, enum ptx_op non_coherent) {
+    if (!ir_has_attr(is->func, "attn.programmatic"))
+        return non_coherent;
+    return non_coherent == PTX_LD_GLOBAL_NC_F32   ? PTX_LD_GLOBAL_F32
+           : non_coherent == PTX_LD_GLOBAL_NC_U16 ? PTX_LD_GLOBAL_U16
+           : non_coherent == PTX_LD_GLOBAL_NC_B16 ? PTX_LD_GLOBAL_B16
+           : non_coherent == PTX_LD_GLOBAL_NC_U8  ? PTX_LD_GLOBAL_U8
+                                                  : PTX_LD_GLOBAL_B32;
+}
+
 struct read_plan {
     MlirOperation op;
     struct argument *arg;
@@ -190,10 +203,10 @@ bool read_plan_share(struct isel *is, struct read_plan *plan) {
         int64_t offset = index->elems[0].value + 64 * (n / 2) + n % 2;
         struct ptx_operand at = isel_plain(is, ptx_address(column, offset));
         at = add_index(is, plan, axis, at, plan->base);
-        shared[n] =
-            ir_element_bits(element) == 8
-                ? ptx_def(k, PTX_LD_GLOBAL_NC_U8, "r", ptx_address(at, 0))
-                : load_element(is, element, at, PTX_NOTHING);
+        shared[n] = ir_element_bits(element) == 8
+                        ? ptx_def(k, load_op(is, PTX_LD_GLOBAL_NC_U8), "r",
+                                  ptx_address(at, 0))
+                        : load_element(is, element, at, PTX_NOTHING);
     }
     plan->shared = shared;
     return true;
@@ -224,23 +237,24 @@ static struct ptx_operand load_element(struct isel *is, MlirType element,
     struct element e = {.is = is, .dest = dest, .hint = "read"};
     address = ptx_address(address, 0);
     if (ir_is_f32(element))
-        return element_out(&e, PTX_LD_GLOBAL_NC_F32, address);
+        return element_out(&e, load_op(is, PTX_LD_GLOBAL_NC_F32), address);
     if (ir_element_bits(element) == 8) {
-        struct ptx_operand byte = ptx_def(k, PTX_LD_GLOBAL_NC_U8, "r", address);
+        struct ptx_operand byte =
+            ptx_def(k, load_op(is, PTX_LD_GLOBAL_NC_U8), "r", address);
         return element_out(&e, PTX_SETP_NE_S32, byte, ptx_imm(0));
     }
     if (mlirTypeIsABF16(element)) { /* the upper half of an f32 */
         struct ptx_operand word =
-            ptx_def(k, PTX_LD_GLOBAL_NC_U16, "r", address);
+            ptx_def(k, load_op(is, PTX_LD_GLOBAL_NC_U16), "r", address);
         word = ptx_def(k, PTX_SHL_B32, "r", word, ptx_imm(16));
         return element_out(&e, PTX_MOV_F32_FROM_B32, word);
     }
     if (ir_is_float(element)) {
         struct ptx_operand half =
-            ptx_def(k, PTX_LD_GLOBAL_NC_B16, "h", address);
+            ptx_def(k, load_op(is, PTX_LD_GLOBAL_NC_B16), "h", address);
         return element_out(&e, PTX_CVT_F32_F16, half);
     }
-    return element_out(&e, PTX_LD_GLOBAL_NC_B32, address);
+    return element_out(&e, load_op(is, PTX_LD_GLOBAL_NC_B32), address);
 }
 
 struct ptx_operand read_plan_element(struct isel *is, struct read_plan *plan,
@@ -337,8 +351,8 @@ void lower_memref_load(struct isel *is, MlirOperation op) {
     enum ptx_op load =
         shared ? (type.class == PTX_F ? PTX_LD_SHARED_F32 : PTX_LD_SHARED_B32)
         : type.class == PTX_F           ? PTX_LD_GLOBAL_F32
-        : type.class == PTX_H           ? PTX_LD_GLOBAL_NC_B16
-        : ir_element_bits(element) == 8 ? PTX_LD_GLOBAL_NC_U8
+        : type.class == PTX_H           ? load_op(is, PTX_LD_GLOBAL_NC_B16)
+        : ir_element_bits(element) == 8 ? load_op(is, PTX_LD_GLOBAL_NC_U8)
                                         : PTX_LD_GLOBAL_B32;
     struct ptx_operand value =
         ptx_reg_new(is->kernel, type.class, isel_hint(op, "load"));

@@ -78,6 +78,14 @@ void lower_fence_mbarrier_init(struct isel *is, MlirOperation op) {
     ptx_put(is->kernel, PTX_FENCE_MBARRIER_INIT, PTX_NOTHING, PTX_NOTHING);
 }
 
+void lower_griddepcontrol(struct isel *is, MlirOperation op) {
+    const char *action = ir_text_attr(op, "action");
+    bool waits = action && strcmp(action, "wait") == 0;
+    ptx_put(is->kernel,
+            waits ? PTX_GRIDDEPCONTROL_WAIT : PTX_GRIDDEPCONTROL_LAUNCH,
+            PTX_NOTHING, PTX_NOTHING);
+}
+
 void lower_mbarrier_wait(struct isel *is, MlirOperation op) {
     struct ptx_kernel *k = is->kernel;
     const struct shared_view *view = isel_shared(is, ir_operand(op, 0));

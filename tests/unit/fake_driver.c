@@ -142,13 +142,13 @@ static int set_function_attribute(struct CUfunc_st *function, int attribute,
     return 0;
 }
 
-static int launch(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
-                  unsigned grid_z, unsigned block_x, unsigned block_y,
-                  unsigned block_z, unsigned shared_bytes,
-                  struct CUstream_st *stream, void **parameters, void **extra) {
+static int record_launch(struct CUfunc_st *function, const unsigned grid[3],
+                         const unsigned block[3], unsigned shared_bytes,
+                         struct CUstream_st *stream, void **parameters,
+                         void **extra, bool programmatic) {
     if (fake.fail_launch != 0)
         return fake.fail_launch;
-    if (grid_y != 1 || grid_z != 1 || block_y != 1 || block_z != 1 ||
+    if (grid[1] != 1 || grid[2] != 1 || block[1] != 1 || block[2] != 1 ||
         extra != NULL)
         return 1;
     const struct function *launched = (const struct function *)function;
@@ -158,16 +158,39 @@ static int launch(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
     int n = fake.launch_count++ % FAKE_MAX_LAUNCHES;
     struct fake_launch *record = &fake.launches[n];
     snprintf(record->name, sizeof record->name, "%s", launched->name);
-    record->grid = grid_x;
-    record->threads = block_x;
+    record->grid = grid[0];
+    record->threads = block[0];
     record->shared_bytes = shared_bytes;
     record->stream = stream;
+    record->programmatic = programmatic;
     for (int i = 0; i < FAKE_MAX_PARAMS && fake.param_sizes[n][i] != 0; i++) {
         record->params[i] = parameters[i];
         memcpy(record->bytes[i], parameters[i], fake.param_sizes[n][i]);
     }
     pthread_mutex_unlock(&record_lock);
     return 0;
+}
+
+static int launch(struct CUfunc_st *function, unsigned grid_x, unsigned grid_y,
+                  unsigned grid_z, unsigned block_x, unsigned block_y,
+                  unsigned block_z, unsigned shared_bytes,
+                  struct CUstream_st *stream, void **parameters, void **extra) {
+    return record_launch(function, (unsigned[3]){grid_x, grid_y, grid_z},
+                         (unsigned[3]){block_x, block_y, block_z}, shared_bytes,
+                         stream, parameters, extra, false);
+}
+
+static int launch_ex(const struct rt_launch_config *config,
+                     struct CUfunc_st *function, void **parameters,
+                     void **extra) {
+    const struct rt_launch_attribute *attribute = config->attributes;
+    if (config->attribute_count != 1 ||
+        attribute->id != RT_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION ||
+        attribute->value.allowed != 1)
+        return 1;
+    return record_launch(function, config->grid, config->block,
+                         config->shared_bytes, config->stream, parameters,
+                         extra, true);
 }
 
 static int encode(void *map, int type, uint32_t rank, void *address,
@@ -231,6 +254,7 @@ const struct rt_driver *fake_driver(void) {
         .cuFuncGetAttribute = get_function_attribute,
         .cuFuncSetAttribute = set_function_attribute,
         .cuLaunchKernel = launch,
+        .cuLaunchKernelEx = launch_ex,
         .cuTensorMapEncodeTiled = encode,
         .cuMemsetD8Async = set_bytes,
         .cuMemAlloc = allocate,

@@ -19,6 +19,7 @@ enum {
 struct fake_launch {
     char name[32];
     unsigned grid, threads, shared_bytes;
+    bool programmatic; /* by cuLaunchKernelEx, with that attribute */
     struct CUstream_st *stream;
     void *params[FAKE_MAX_PARAMS]; /* as passed, valid during the call only… */
     unsigned char bytes[FAKE_MAX_PARAMS]

@@ -107,8 +107,10 @@ static void fill_entries(struct arena *arena, struct kernel_info *info) {
     entry->grid_x = binary(arena, key_blocks(arena), SIZE_OP_MUL,
                            size_expr_size(arena, SIZE_BATCH));
     entry = &info->entries[SAMPLE_ATTEND];
-    *entry = (struct kernel_entry){
-        .name = "attend", .threads = 256, .shared_bytes = 65536};
+    *entry = (struct kernel_entry){.name = "attend",
+                                   .threads = 256,
+                                   .shared_bytes = 65536,
+                                   .programmatic = true};
     entry->params = ARENA_NEW_ARRAY(arena, struct kernel_param, ATTEND_PARAMS);
     for (entry->param_count = 0; entry->param_count < ATTEND_PARAMS;
          entry->param_count++)

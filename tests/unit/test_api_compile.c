@@ -254,6 +254,7 @@ static void use_causal(void) {
     cr_assert_str_eq(attn_program_entry(program, 1)->name, second_name);
     cr_assert(attn_program_entry(program, 0)->conditional);
     cr_assert(attn_program_entry(program, 1)->conditional);
+    cr_assert(attn_program_entry(program, 1)->programmatic);
     struct attn_status *status =
         rt_api_kernel_load(fake_driver(), program, &kernel);
     cr_assert_null(status, "%s", attn_status_text(status));

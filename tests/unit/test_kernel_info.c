@@ -164,6 +164,8 @@ Test(kernel_info, stored_form_round_trips) {
     cr_assert_str_eq(stored(&read), text);
     cr_assert_str_eq(read.entries[SAMPLE_ATTEND].name, "attend");
     cr_assert_eq(read.entries[SAMPLE_ATTEND].shared_bytes, 65536);
+    cr_assert(!read.entries[SAMPLE_SUMMARY].programmatic);
+    cr_assert(read.entries[SAMPLE_ATTEND].programmatic);
     cr_assert_eq(read.tensors[SAMPLE_UNUSED].used, 0);
 }
 
@@ -181,11 +183,11 @@ Test(kernel_info, conditional_entries_round_trip) {
     const char *last = strstr(json.data, "\"name\": \"attend$tile_64x64\"");
     cr_assert_not_null(last);
     cr_assert_not_null(
-        strstr(last, "(q_len <= 64)\", \"conditional\": true,\n"));
+        strstr(last, "(q_len <= 64)\", \"conditional\": true, "));
     const char *first = strstr(json.data, "\"name\": \"attend\"");
     cr_assert_not_null(first);
-    cr_assert_not_null(
-        strstr(first, "(64 < q_len)\", \"conditional\": true,\n"));
+    cr_assert_not_null(strstr(first, "(64 < q_len)\", \"conditional\": true, "
+                                     "\"programmatic\": true,\n"));
 }
 
 Test(kernel_info, reader_names_the_line) {

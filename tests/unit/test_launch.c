@@ -110,6 +110,23 @@ Test(launch, packs_every_kind_of_parameter) {
                      0);
 }
 
+/* A kernel that waits for the grids before it may start while they end; others
+ * are launched as ever, and all are where the driver cannot. */
+Test(launch, kernels_that_wait_themselves_start_early) {
+    struct rt_driver plain = *kernel->driver;
+    const struct rt_driver *driver = kernel->driver;
+    cr_assert_null(launch());
+    cr_assert(!fake.launches[0].programmatic);
+    cr_assert(fake.launches[1].programmatic);
+    plain.cuLaunchKernelEx = NULL;
+    kernel->driver = &plain;
+    cr_assert_null(launch());
+    cr_assert_eq(fake.launch_count, 4);
+    cr_assert(!fake.launches[3].programmatic);
+    cr_assert_eq(fake.launches[3].shared_bytes, 65536);
+    kernel->driver = driver;
+}
+
 Test(launch, loads_with_shared_memory_and_never_allocates) {
     cr_assert_eq(fake.load_count, 1);
     cr_assert_eq(fake.max_dynamic_shared, 65536);

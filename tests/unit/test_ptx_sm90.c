@@ -247,6 +247,39 @@ Test(ptx_sm90, schedule_is_visible) {
     cr_expect_not_null(strstr(four, "setmaxnreg.inc.sync.aligned.u32 112"));
 }
 
+/* Both kernels wait for the grids before them once, before they touch global
+ * memory. */
+Test(ptx_sm90, kernels_wait_for_the_grids_before) {
+    struct compiled c = compiled_of(
+        128, "tensor doc: i32[q_len]; mask doc[q] == doc[kv];", "consumers 2");
+    cr_assert_eq(c.info->entry_count, 2);
+    const char *at = c.ptx;
+    for (size_t i = 0; i < 2; i++) {
+        cr_expect(c.info->entries[i].programmatic);
+        const char *entry = strstr(at, ".visible .entry");
+        const char *wait = strstr(entry, "griddepcontrol.wait;");
+        cr_assert_not_null(wait);
+        static const char *const accesses[] = {"ld.global", "st.global",
+                                               "atom.global", "cp.async.bulk"};
+        for (size_t k = 0; k < sizeof accesses / sizeof accesses[0]; k++) {
+            const char *access = strstr(entry, accesses[k]);
+            cr_expect(!access || access > wait, "%s", accesses[k]);
+        }
+        at = wait;
+    }
+    cr_expect_eq(ptx_count(c.ptx, "griddepcontrol.wait;"), 2);
+    cr_expect_eq(ptx_count(c.ptx, "ld.global.nc"), 0);
+}
+
+/* One with non-coherent loads in its loop does not begin early. */
+Test(ptx_sm90, reads_of_pairs_are_non_coherent) {
+    struct compiled c = compiled_of(
+        128, "tensor bias: f32[q_len, kv_len]; score s + bias[q, kv];", NULL);
+    cr_expect(!c.info->entries[0].programmatic);
+    cr_expect_eq(ptx_count(c.ptx, "griddepcontrol"), 0);
+    cr_expect(ptx_count(c.ptx, "ld.global.nc") > 0);
+}
+
 /* The tile that a spec's lines get: lets count where a mask uses them, and an
  * index is looked at through them. */
 Test(ptx_sm90, tiles_by_lines) {
