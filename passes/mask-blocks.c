@@ -5,10 +5,8 @@
  * evaluating intervals instead of all its pairs.  FlexAttention evaluates the
  * mask on every pair of the sequence for the same purpose.
  *
- *   @NAME.classify   0 skip (no pair of the tile attends), 2 whole (all do), 1
- * partial
- *   @NAME.kv_bounds  first and last key position that may attend for a query
- * tile
+ *   @NAME.classify   0 skip (no pair of the tile attends), 1 partial, 2 whole
+ *   @NAME.kv_bounds  first and last key position that may attend for a tile
  *   @NAME$summary_*  kernels that summarise captured tensors block by block
  *
  * Both functions promise to be right for q0 a multiple of tile M, k0 of tile N,
@@ -79,7 +77,7 @@ static void build_classify(struct mask_blocks *m, struct ir_builder *b) {
     ir_at_end(b, ir_func_body(m->classify));
     struct abs_value q =
         tile_positions(ir_func_arg(m->classify, 3), ir_func_arg(m->classify, 4),
-                       m->rows, m->rows);
+                       m->most_rows, m->align_rows);
     struct abs_value kv =
         tile_positions(ir_func_arg(m->classify, 5), ir_func_arg(m->classify, 6),
                        m->most_n, m->align_n);
@@ -148,12 +146,19 @@ static bool can_be_analysed(MlirOperation mask) {
     return true;
 }
 
-static void add_tile(struct mask_blocks *m, int tile_m, int tile_n) {
-    m->most_m = tile_m > m->most_m ? tile_m : m->most_m;
-    m->most_n = tile_n > m->most_n ? tile_n : m->most_n;
+static int larger(int x, int y) {
+    return x > y ? x : y;
+}
+
+/* `rows`: of a class. */
+static void add_tile(struct mask_blocks *m, int tile_m, int tile_n, int rows) {
+    m->most_m = larger(tile_m, m->most_m);
+    m->most_n = larger(tile_n, m->most_n);
+    m->most_rows = larger(rows, m->most_rows);
     m->least_n = tile_n < m->least_n ? tile_n : m->least_n;
     m->align_m = (int)abs_gcd(tile_m, m->align_m);
     m->align_n = (int)abs_gcd(tile_n, m->align_n);
+    m->align_rows = (int)abs_gcd(rows, m->align_rows);
 }
 
 /* The tile of a kernel, its attribute or what the planner writes there, and
@@ -172,17 +177,21 @@ static bool find_tiles(struct pass_ctx *ctx, struct mask_blocks *m) {
         tile_m = plan.tile_m;
         tile_n = plan.tile_n;
     }
-    m->rows = tile_m / (int)ir_int_attr(m->kernel, "attn.consumers", 1);
+    int consumers = (int)ir_int_attr(m->kernel, "attn.consumers", 0);
+    int rows = consumers > 0 ? tile_m / consumers : tile_m;
     m->most_m = m->align_m = tile_m;
     m->most_n = m->least_n = m->align_n = tile_n;
+    m->most_rows = m->align_rows = rows;
     if (has_variants && plan.second_m > 0)
-        add_tile(m, plan.second_m, plan.second_n);
+        add_tile(m, plan.second_m, plan.second_n,
+                 consumers > 0 ? rows : plan.second_m);
     if (has_variants && plan.pack_gqa > 0) {
         struct schedule_problem problem = plan_problem(m->module, m->attention);
         if (!schedule_variant(&problem, &plan, VARIANT_PACKED, ctx->diags,
                               &packed))
             return false;
-        add_tile(m, packed.tile_m, packed.tile_n);
+        add_tile(m, packed.tile_m, packed.tile_n,
+                 consumers > 0 ? rows : packed.tile_m);
     }
     return true;
 }
@@ -201,7 +210,7 @@ static bool run_on_kernel(struct pass_ctx *ctx, MlirOperation module,
     if (!find_tiles(ctx, &m))
         return false;
     ir_builder_init(&b, mlirOperationGetContext(module), ctx->scratch);
-    m.block = block_of(m.rows, m.align_n);
+    m.block = block_of(m.align_rows, m.align_n);
     m.shared_count = ir_func_arg_count(m.kernel) - KERNEL_SHARED;
     m.classify = declare(&m, &b, "classify", CLASSIFY_SHARED, 2);
     m.bounds = declare(&m, &b, "kv_bounds", BOUNDS_SHARED, 2);

@@ -31,9 +31,9 @@ struct mask_blocks {
     MlirOperation module, kernel, attention, mask;
     MlirOperation classify, bounds; /* functions being built */
     /* Tiles of the kernel and of its variants: the most queries and keys, the
-     * fewest keys, and what divides where they begin. */
-    int most_m, most_n, least_n, align_m, align_n;
-    int rows;            /* query rows of a class: the tile's or a consumer's */
+     * fewest keys, and what divides where they begin; `rows` are the queries of
+     * a class, the tile's or a consumer's. */
+    int most_m, most_n, least_n, align_m, align_n, most_rows, align_rows;
     int block;           /* elements that one summary entry covers */
     size_t shared_count; /* sizes, params, tensors */
     VEC(struct mask_summary) summaries;

@@ -235,7 +235,7 @@ static void find_pair_read(void *data, MlirOperation op) {
 
 /* A kernel may begin while the one before it ends, unless it reads a captured
  * tensor for each pair: those loads are then coherent ones, which ptxas does
- * not move, and that costs more (7 % with a relative bias). */
+ * not move, and that costs more than an early start gains. */
 static bool may_begin_early(MlirOperation func) {
     bool found = false;
     ir_walk(func, find_pair_read, &found);

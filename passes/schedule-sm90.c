@@ -133,9 +133,9 @@ static bool is_ragged(const struct schedule_problem *problem) {
 }
 
 /* Three consumers read K and V once for 192 rows: power saved, which a card at
- * its limit turns into speed.  Of rows of 128-key blocks the tile would take
- * those of two; what a pair reads, and several quotients of each key, take
- * registers that three do not have. */
+ * its limit turns into speed.  Of a mask in blocks of queries such a tile would
+ * take the key blocks of several; what a pair reads, and several quotients of
+ * each key, take registers that three do not have. */
 static int choose_consumers(const struct schedule_problem *problem, int dim) {
     if (dim > 128 || problem->element_reads || problem->reads_words ||
         problem->reads_row_blocks || problem->key_quotients > 1)
@@ -223,8 +223,8 @@ static const struct {
 static const struct pair {
     int dim, first_n, second_m, full, masked;
 } pairs[] = {{64, 128, 256, 103, 100},
-             {64, 128, 128, 113, 116},
-             {128, 64, 128, 108, 111},
+             {64, 128, 128, 111, 111},
+             {128, 64, 128, 106, 106},
              {128, 128, 128, 108, 104}};
 
 /* The tile of packed heads, where the first kernel's is taller: the fewest rows

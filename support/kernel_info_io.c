@@ -1,7 +1,7 @@
 /* The stored form of kernel_info: lines of words, in a fixed order, with counts
  * before lists, so that a reader needs one token of lookahead at most:
  *
- *     attn-kernel-info 2
+ *     attn-kernel-info 3
  *     attention window sm_80 bf16 128 128 0 128 64
  *                              dtype, head dims, group, tile
  *     scalars 1
@@ -12,9 +12,13 @@
  *                              used, rank, extents
  *     maps 0
  *     entries 1
- *     entry attend 128 65536 0 7 3 size 0 size 1 mul
+ *     entry attend 128 65536 0 0 7 3 size 0 size 1 mul
  *                              threads, shared, conditional, programmatic,
- * params, grid pointer 0 … workspace 0 0 end
+ *                              params, grid
+ *     pointer 0
+ *     …
+ *     workspace 0 0
+ *     end
  *
  * An expression is its number of steps and the steps.  The reader trusts
  * nothing: every count is bounded by the words that are left, so a damaged file
@@ -73,7 +77,7 @@ static void write_entry(const struct kernel_entry *entry, struct strbuf *out) {
 }
 
 void kernel_info_write(const struct kernel_info *info, struct strbuf *out) {
-    strbuf_append(out, "attn-kernel-info 2\n");
+    strbuf_append(out, "attn-kernel-info 3\n");
     strbuf_printf(out, "attention %s %s %s %d %d %d %d %d\n", info->name,
                   info->target, scalar_type_text(info->dtype),
                   info->head_dim_qk, info->head_dim_v, info->group,
@@ -309,7 +313,7 @@ const char *kernel_info_read(const char *text, size_t length,
         .at = text, .end = text + length, .line = 1, .arena = arena};
     struct kernel_info info = {0};
     expect(&r, "attn-kernel-info");
-    expect(&r, "2");
+    expect(&r, "3");
     expect(&r, "attention");
     info.name = read_name(&r);
     info.target = read_name(&r);

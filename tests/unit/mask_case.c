@@ -11,15 +11,19 @@
 
 void mask_case_init(struct mask_case *c, struct arena *arena,
                     const struct attention *attention, MlirModule module,
-                    int tile_m, int tile_n) {
+                    const int tile[2], const int *second) {
     *c = (struct mask_case){.arena = arena,
                             .attention = attention,
                             .module = mlirModuleGetOperation(module),
-                            .tile_m = tile_m,
-                            .tile_n = tile_n};
+                            .tile_m = tile[0],
+                            .tile_n = tile[1]};
     c->kernel = ir_find_func(c->module, attention->name);
-    ir_set_kernel_tile(c->kernel, tile_m, tile_n);
-    struct pass_ctx ctx = {.scratch = arena};
+    ir_set_kernel_tile(c->kernel, tile[0], tile[1]);
+    if (second)
+        ir_set_int_pair(c->kernel, "attn.second_tile", second[0], second[1]);
+    struct source_set *sources = source_set_create(arena);
+    struct pass_ctx ctx = {.scratch = arena,
+                           .diags = diag_sink_create(arena, sources)};
     bool passed = pass_mask_blocks.run(&ctx, c->module);
     assert(passed);
     (void)passed;

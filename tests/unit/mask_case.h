@@ -33,11 +33,12 @@ struct mask_case {
 };
 
 /* Compiles the mask functions of the file's only attention after mask-blocks
- * with this tile.  The module belongs to the caller and must outlive the
- * case. */
+ * with this tile; they must hold for the tile `second` (NULL: none) of a
+ * variant, too, which the caller may put into tile_m and tile_n.  The module
+ * belongs to the caller and must outlive the case. */
 void mask_case_init(struct mask_case *c, struct arena *arena,
                     const struct attention *attention, MlirModule module,
-                    int tile_m, int tile_n);
+                    const int tile[2], const int *second);
 
 /* Takes sizes (c->sizes), params and tensor data (arrays by number, extents
  * set) and runs the summary kernels. */

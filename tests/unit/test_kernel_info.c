@@ -193,7 +193,7 @@ Test(kernel_info, conditional_entries_round_trip) {
 Test(kernel_info, reader_names_the_line) {
     struct kernel_info read;
     const char *text =
-        "attn-kernel-info 2\nattention x sm_80 bf17 64 64 0 1 1\n";
+        "attn-kernel-info 3\nattention x sm_80 bf17 64 64 0 1 1\n";
     const char *fault = kernel_info_read(text, strlen(text), arena, &read);
     cr_assert_str_eq(fault, "line 2: expected a type, found 'bf17'");
 }
