@@ -84,9 +84,22 @@ static void check_global_initialised(struct access *a, int lane,
                        in->name);
 }
 
+/* A kernel with a griddepcontrol.wait may run while the grids before it still
+ * write what it reads, and read what it writes. */
+static void check_grids_complete(struct access *a, int lane, uint64_t address) {
+    const struct emu_warp *warp = a->warp;
+    if (!warp->cta->grid->entry->waits_for_grids ||
+        (warp->grids_complete >> lane & 1) ||
+        !check_on(warp->cta, EMU_REPORT_GRID_DEPENDENCY))
+        return;
+    emu_report_add(a->warp, a->inst, EMU_REPORT_GRID_DEPENDENCY, 1u << lane,
+                   address, "the grids before this one may not be complete");
+}
+
 uint8_t *emu_access_global_range(struct access *a, int lane, uint64_t address,
                                  size_t size, bool write) {
     struct allocation *in = a->last;
+    check_grids_complete(a, lane, address);
     if (!in || address - in->address >= in->size)
         in = emu_memory_find(a->warp->cta->grid->memory, address);
     if (!in || size > in->size - (address - in->address)) {

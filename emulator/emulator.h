@@ -90,6 +90,7 @@ long emu_module_param_bytes(const struct emu_module *module, const char *entry);
     X(DEADLOCK, "deadlock")                                                 \
     X(CONVERGENCE, "warp-wide instruction without its lanes")               \
     X(BARRIER, "misuse of a barrier")                                       \
+    X(GRID_DEPENDENCY, "global memory touched before griddepcontrol.wait")  \
     X(INVALID, "invalid operand value")                                     \
     X(TRAP, "trap")
 

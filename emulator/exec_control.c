@@ -80,6 +80,13 @@ EXEC(nop) {
     return EMU_STEP_NEXT;
 }
 
+/* There is one grid; the wait says from where on the others are complete. */
+EXEC(griddep_wait) {
+    (void)inst;
+    warp->grids_complete |= active;
+    return EMU_STEP_NEXT;
+}
+
 /* ---- calls ------------------------------------------------------------- */
 
 /* Between .param memory, registers and constants, in either direction. */

@@ -103,6 +103,7 @@ struct emu_warp {
     bool wgmma_fenced;        /* it has executed a wgmma.fence */
     VEC(struct bulk_op) bulk; /* TMA stores not yet waited for */
     uint32_t bulk_group;
+    uint32_t grids_complete; /* lanes that have executed griddepcontrol.wait */
     uint32_t cluster_phase; /* at its last barrier.cluster.arrive */
     int32_t reg_budget;     /* of setmaxnreg, 0: none */
     int32_t reg_wanted;     /* by a setmaxnreg.inc that waits */

@@ -66,6 +66,7 @@ static void visit_function(struct parser *parser, int32_t index, int depth) {
         f->serial |= talks_to_other_ctas(inst);
         f->uses_wgmma |=
             inst->exec == exec_wgmma_ss || inst->exec == exec_wgmma_rs;
+        f->waits_for_grids |= inst->exec == exec_griddep_wait;
     }
     for (size_t i = 0; i < f->callees.count; i++) {
         visit_function(parser, f->callees.data[i], depth + 1);
@@ -73,6 +74,7 @@ static void visit_function(struct parser *parser, int32_t index, int depth) {
             &parser->module->functions.data[f->callees.data[i]];
         f->serial |= callee->serial;
         f->uses_wgmma |= callee->uses_wgmma;
+        f->waits_for_grids |= callee->waits_for_grids;
     }
     f->visit = 2;
 }

@@ -174,6 +174,7 @@ struct emu_function {
     uint32_t max_threads, required_threads[3];
     bool serial; /* uses global atomics: CTAs run in one deterministic order */
     bool uses_wgmma;
+    bool waits_for_grids; /* has a griddepcontrol.wait */
     VEC(int32_t) callees;
     int32_t visit; /* call-graph walk */
 };
