@@ -82,36 +82,34 @@ static struct extent listed_extent(struct roles *r, struct listed at) {
     return (struct extent){.some = some, .at = at};
 }
 
-/* The slot of the word -1; in a tile whose blocks were all skipped that of Q.
+/* The slots of the word -1; in a tile whose blocks were all skipped that of Q.
  */
 static void pass_listed(struct roles *r, struct listed at,
                         MlirValue carried[T_COUNT]) {
+    enum { CHANGED = T_COUNT - T_KS };
     struct ir_builder *b = &r->b;
-    MlirType i32 = ir_type_i32(b->context), types[4] = {i32, i32, i32, i32};
-    struct ring k = {carried[T_KS], carried[T_KP]},
-                q = {carried[T_QS], carried[T_QP]};
-    MlirValue same[4] = {k.stage, k.parity, q.stage, q.parity}, results[4];
-    struct ring next_k = role_ring_next(r, k, r->stages);
+    MlirType i32 = ir_type_i32(b->context);
+    MlirType types[CHANGED] = {i32, i32, i32, i32, i32, i32};
+    MlirValue *rings = carried + T_KS, values[CHANGED];
     if (!consume_has_skips(r)) {
-        ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
-        carried[T_KS] = next_k.stage, carried[T_KP] = next_k.parity;
+        role_skip_block(r, rings, false);
         return;
     }
+    struct ring q = {carried[T_QS], carried[T_QP]};
     struct ring next_q = role_ring_next(r, q, r->q_stages);
+    for (size_t i = 0; i < CHANGED; i++)
+        values[i] = rings[i];
     MlirValue none = ir_cmpi(b, IR_SLT, at.word, role_number(r, 0));
-    struct ir_if branch = ir_if_begin(b, none, types, 4, true);
-    ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
-    results[0] = next_k.stage, results[1] = next_k.parity;
-    results[2] = q.stage, results[3] = q.parity;
-    ir_if_else(b, &branch, results, 4);
+    struct ir_if branch = ir_if_begin(b, none, types, CHANGED, true);
+    role_skip_block(r, values, false);
+    ir_if_else(b, &branch, values, CHANGED);
     ir_mbarrier_wait(b, r->q_full, r->q_slot, q.parity);
     ir_mbarrier_arrive(b, r->q_empty, r->q_slot, false);
-    same[2] = next_q.stage, same[3] = next_q.parity;
-    ir_if_end(b, &branch, same, 4);
-    carried[T_KS] = ir_result(branch.op, 0);
-    carried[T_KP] = ir_result(branch.op, 1);
-    carried[T_QS] = ir_result(branch.op, 2);
-    carried[T_QP] = ir_result(branch.op, 3);
+    MlirValue skipped[CHANGED] = {rings[0], rings[1],     rings[2],
+                                  rings[3], next_q.stage, next_q.parity};
+    ir_if_end(b, &branch, skipped, CHANGED);
+    for (size_t i = 0; i < CHANGED; i++)
+        rings[i] = ir_result(branch.op, i);
 }
 
 /* A tile without own blocks: gives back what the producer copied for others. */

@@ -16,7 +16,7 @@
  *
  * Beside K of a listed block go the word entry·2 + last and its classes, above
  * them those of the block after it; the word -1 stands for a tile without
- * blocks. */
+ * blocks, which takes a slot of K and one of V. */
 #include <assert.h>
 
 #include "passes/pipeline-sm90-roles.h"
@@ -264,24 +264,34 @@ static void produce_found(struct roles *r, struct scope *tile, MlirValue more,
     own[L_V_ROW] = own[L_ROW];
 }
 
-/* For a tile without blocks: the entry -1 alone. */
+/* For a tile without blocks: the entry -1, and a slot of V that stays as it is,
+ * so that K and V keep step. */
 static void produce_nothing(struct roles *r, MlirValue own[L_COUNT]) {
+    enum { CHANGED = 4 };
     struct ir_builder *b = &r->b;
-    MlirType i32 = ir_type_i32(b->context), types[2] = {i32, i32};
-    struct ring k = {own[L_KS], own[L_KP]};
+    MlirType i32 = ir_type_i32(b->context);
+    MlirType types[CHANGED] = {i32, i32, i32, i32};
+    struct ring k = {own[L_KS], own[L_KP]}, v = {own[L_VS], own[L_VP]};
     MlirValue none = ir_cmpi(b, IR_SLT, own[L_V_ROW], role_number(r, 0));
-    struct ir_if branch = ir_if_begin(b, none, types, 2, true);
+    struct ir_if branch = ir_if_begin(b, none, types, CHANGED, true);
     struct ir_if copying = begin_copying(r);
     role_wait_empty(r, r->k_empty, k);
     ir_store_element(b, role_number(r, -1), r->entries, &k.stage, 1);
     ir_store_element(b, role_number(r, 0), r->entry_classes, &k.stage, 1);
     ir_mbarrier_arrive(b, r->k_full, k.stage, true);
+    role_wait_empty(r, r->v_empty, v);
+    ir_mbarrier_arrive(b, r->v_full, v.stage, true);
     end_copying(r, &copying);
-    struct ring next = role_ring_next(r, k, r->stages);
-    ir_if_else(b, &branch, (MlirValue[]){next.stage, next.parity}, 2);
-    ir_if_end(b, &branch, (MlirValue[]){k.stage, k.parity}, 2);
-    own[L_KS] = ir_result(branch.op, 0);
-    own[L_KP] = ir_result(branch.op, 1);
+    struct ring next_k = role_ring_next(r, k, r->stages);
+    struct ring next_v = role_ring_next(r, v, r->stages);
+    ir_if_else(
+        b, &branch,
+        (MlirValue[]){next_k.stage, next_k.parity, next_v.stage, next_v.parity},
+        CHANGED);
+    ir_if_end(b, &branch, (MlirValue[]){k.stage, k.parity, v.stage, v.parity},
+              CHANGED);
+    for (size_t i = 0; i < CHANGED; i++)
+        own[L_KS + i] = ir_result(branch.op, i);
 }
 
 /* The body of the while loop behind the search, with the values that it passed

@@ -248,6 +248,17 @@ static const struct special specials[] = {
     CASE("floats in a mask",
          "mask f32(kv) * 1.5 <= f32(q) + 0.25 || kv % 5 == 0;", 0),
 
+    /* More tiles than a GPU has multiprocessors, some of them without keys: who
+     * had such a tile goes on with one that has several blocks. */
+    CASE("tiles without blocks",
+         "mask (q / 192) % 3 != 1 && (kv < 64 || kv / 64 == 2 || kv / 64 == 4 "
+         "|| kv - q / 64 == 200);",
+         EXPECT_EMPTY, SIZES(1, 28, 28, 1150, 300)),
+    CASE(
+        "tiles without blocks, alike rows",
+        "mask (q / 384) % 2 != 1 && (kv < 64 || kv / 64 == 2 || kv / 64 == 4);",
+        EXPECT_EMPTY, SIZES(1, 28, 28, 1150, 300), .head_dim = "128"),
+
     /* Captured tensors. */
     CASE("guarded reads",
          "tensor t: i32[kv_len]; mask kv + 5 < kv_len && t[kv + 5] > 0;", 0,
