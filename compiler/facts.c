@@ -162,6 +162,18 @@ static void visit_quotients(void *data, const struct expr *node) {
     *count += is_division(node) && ast_uses_column(node);
 }
 
+static void visit_tanh(void *data, const struct expr *node) {
+    bool *found = data;
+    *found =
+        *found || (node->kind == EXPR_BUILTIN && node->builtin == BUILTIN_TANH);
+}
+
+static void visit_scores(void *data, const struct expr *node) {
+    int *count = data;
+    *count += node->kind == EXPR_SCORE ||
+              (node->kind == EXPR_LET && (node->let->value->deps & DEP_S) != 0);
+}
+
 static void visit_let(void *data, const struct expr *node) {
     bool *used = data;
     if (node->kind == EXPR_LET)
@@ -212,6 +224,18 @@ int facts_mask_key_quotients(struct arena *arena,
 bool facts_score_reads_keys(struct arena *arena,
                             const struct attention *attention) {
     return find(arena, attention, SCORES, visit_key_reads);
+}
+
+bool facts_keeps_scores(struct arena *arena,
+                        const struct attention *attention) {
+    int most = 0;
+    for (size_t i = 0; i < attention->item_count; i++) {
+        int count = 0;
+        if (attention->items[i].kind == ITEM_SCORE)
+            ast_walk(attention->items[i].value, visit_scores, &count);
+        most = count > most ? count : most;
+    }
+    return most > 1 && find(arena, attention, SCORES, visit_tanh);
 }
 
 bool facts_has_element_reads(struct arena *arena,

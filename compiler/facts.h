@@ -45,6 +45,10 @@ bool facts_mask_reads_row_blocks(struct arena *arena,
 bool facts_score_reads_keys(struct arena *arena,
                             const struct attention *attention);
 
+/* Does a score line use s beside a tanh?  Its tile stays until the vote on the
+ * tanh's arguments is in (passes/fast-math.c). */
+bool facts_keeps_scores(struct arena *arena, const struct attention *attention);
+
 /* Quotients and remainders of key positions by what is known at the launch only
  * that the mask takes. */
 int facts_mask_key_quotients(struct arena *arena,

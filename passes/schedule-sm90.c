@@ -27,6 +27,7 @@ enum {
     SCORE_REGISTERS = 2,
     COLUMN_REGISTERS = 12, /* more where it reads a value for each key */
     READ_REGISTERS = 24,
+    TANH_REGISTERS = 20,  /* more where the scores stay beside their tanh */
     BARRIER_BYTES = 1024, /* mbarriers, block entries, tile numbers */
 };
 
@@ -75,9 +76,10 @@ static void account(const struct schedule_problem *problem,
     plan->q_registers = false;
     plan->registers_acc = problem->head_dim_v / 2;
     plan->registers_s = plan->tile_n / 2 + plan->tile_n / 4;
-    if (problem->element_reads && problem->has_division)
-        plan->registers_s +=
-            plan->tile_n / 2; /* quotients and reads under way */
+    /* Quotients and reads under way; scores beside their tanh. */
+    if ((problem->element_reads && problem->has_division) ||
+        problem->keeps_scores)
+        plan->registers_s += plan->tile_n / 2;
     plan->registers_q = 0;
     plan->registers_other =
         OTHER_REGISTERS + (problem->element_reads ? READ_REGISTERS : 0);
@@ -87,6 +89,8 @@ static void account(const struct schedule_problem *problem,
                 ? READ_REGISTERS
                 : SCORE_REGISTERS +
                       (problem->score_reads_keys ? COLUMN_REGISTERS : 0);
+    if (problem->keeps_scores && !problem->element_reads)
+        plan->registers_other += TANH_REGISTERS;
     plan->registers =
         plan->registers_acc + plan->registers_s + plan->registers_other;
     plan->shared_q = plan->tile_m * problem->head_dim_qk * 2;
@@ -104,13 +108,14 @@ static bool registers_fit(const struct schedule_plan *plan, bool searches) {
            schedule_consumer_registers(plan->consumers, searches);
 }
 
-/* A sparse mask may take a producer that searches, and three consumers have no
- * register too many. */
+/* A sparse mask may take a producer that searches; three consumers, and two
+ * tiles of scores, have no register too many. */
 static bool fits(const struct schedule_problem *problem,
                  const struct target_limits *target,
                  const struct schedule_plan *plan) {
-    return registers_fit(plan,
-                         problem->has_sparse_mask && plan->consumers >= 3) &&
+    bool tight = (problem->has_sparse_mask && plan->consumers >= 3) ||
+                 problem->keeps_scores;
+    return registers_fit(plan, tight) &&
            plan->shared_bytes <= target->shared_per_cta;
 }
 
@@ -134,11 +139,12 @@ static bool is_ragged(const struct schedule_problem *problem) {
 
 /* Three consumers read K and V once for 192 rows: power saved, which a card at
  * its limit turns into speed.  Of a mask in blocks of queries such a tile would
- * take the key blocks of several; what a pair reads, and several quotients of
- * each key, take registers that three do not have. */
+ * take the key blocks of several; what a pair reads, several quotients of each
+ * key and two tiles of scores take registers that three do not have. */
 static int choose_consumers(const struct schedule_problem *problem, int dim) {
     if (dim > 128 || problem->element_reads || problem->reads_words ||
-        problem->reads_row_blocks || problem->key_quotients > 1)
+        problem->reads_row_blocks || problem->keeps_scores ||
+        problem->key_quotients > 1)
         return 2;
     /* Of a narrow window, taller tiles waste less at both ends. */
     return dim <= 64 && problem->has_window && is_plain(problem) ? 4 : 3;

@@ -28,6 +28,7 @@ struct schedule_problem {
     bool has_division;    /* positions are divided by a launch-time value */
     int key_quotients;    /* such quotients and remainders of keys, in masks */
     bool score_reads_keys; /* the scores read a tensor at [kv], not at a pair */
+    bool keeps_scores;     /* two tiles of scores are live: s, and its tanh */
     int group;            /* query heads of a KV head, 0: any */
     bool mask_reads_head; /* which pairs attend differs from head to head */
     bool reads_words;     /* the mask reads words for several keys of a row */

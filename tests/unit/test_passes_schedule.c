@@ -90,6 +90,31 @@ Test(schedule, words_of_bits_take_narrower_blocks) {
     cr_assert_eq(plan.tile_n, 64);
 }
 
+/* Whatever a spec does, there is a plan for it. */
+Test(schedule, roles_always_have_a_plan) {
+    for (int facts = 0; facts < 1 << 9; facts++)
+        for (int dim = 16; dim <= 256; dim += 16) {
+            struct schedule_problem p = {.target = "sm_90a",
+                                         .head_dim_qk = dim,
+                                         .head_dim_v = dim,
+                                         .dtype = SCALAR_BF16,
+                                         .has_mask = true,
+                                         .has_score = facts & 1,
+                                         .element_reads = facts & 2,
+                                         .has_sparse_mask = facts & 4,
+                                         .has_window = facts & 8,
+                                         .has_division = facts & 16,
+                                         .keeps_scores = facts & 32,
+                                         .score_reads_keys = facts & 64,
+                                         .reads_words = facts & 128,
+                                         .reads_row_blocks = facts & 256,
+                                         .key_quotients = (facts & 16) >> 3};
+            struct schedule_plan plan;
+            cr_assert(schedule_resolve(&p, NULL, diags, &plan),
+                      "facts %d, head_dim %d", facts, dim);
+        }
+}
+
 /* With roles, what the mask and the scores do decides on tile and turns
  * (docs/ptx.md). */
 Test(schedule, roles_by_mask_and_scores) {
@@ -120,6 +145,14 @@ Test(schedule, roles_by_mask_and_scores) {
          128,
          112,
          2,
+         true,
+         0},
+        {"scores beside their tanh",
+         {.has_score = true, .keeps_scores = true},
+         64,
+         128,
+         96,
+         4,
          true,
          0},
         {"window", {.has_window = true}, 128, 192, 64, 4, false, 128},

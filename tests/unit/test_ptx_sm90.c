@@ -291,6 +291,8 @@ Test(ptx_sm90, tiles_by_lines) {
          "score s + m * f32(kv - q); mask kv <= q;",
          192, 80},
         {"tensor gate: f32[kv_len]; score s + gate[kv];", 192, 64},
+        {"score 30.0 * tanh(s / 30.0);", 192, 80},
+        {"score max(-s, tanh(s));", 128, 80},
         {"tensor keep: bool[(q_len + 127) / 128, (kv_len + 127) / 128];"
          "let row = q / 128; let column = kv / 128; mask keep[row, column];",
          128, 128},
