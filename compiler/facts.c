@@ -106,42 +106,36 @@ static struct indices indices_of(const struct expr *read) {
     return on;
 }
 
+/* What find_read looks for among the reads. */
+struct read_search {
+    bool (*test)(struct indices on);
+    bool found;
+};
+
 static void visit_read(void *data, const struct expr *node) {
-    bool *found = data;
-    if (node->kind != EXPR_READ)
-        return;
-    struct indices on = indices_of(node);
-    *found = *found || (on.row && on.column);
+    struct read_search *search = data;
+    if (node->kind == EXPR_READ)
+        search->found = search->found || search->test(indices_of(node));
 }
 
-static void visit_words(void *data, const struct expr *node) {
-    bool *found = data;
-    if (node->kind != EXPR_READ)
-        return;
-    struct indices on = indices_of(node);
-    *found = *found || (on.row && on.key_block);
+static bool is_element_read(struct indices on) {
+    return on.row && on.column;
 }
 
-static void visit_positions(void *data, const struct expr *node) {
-    bool *found = data;
-    if (node->kind != EXPR_READ)
-        return;
-    struct indices on = indices_of(node);
-    *found = *found || on.row || on.column;
+static bool is_word_read(struct indices on) {
+    return on.row && on.key_block;
 }
 
-static void visit_key_reads(void *data, const struct expr *node) {
-    bool *found = data;
-    if (node->kind != EXPR_READ)
-        return;
-    *found = *found || indices_of(node).column;
+static bool is_position_read(struct indices on) {
+    return on.row || on.column;
 }
 
-static void visit_row_blocks(void *data, const struct expr *node) {
-    bool *found = data;
-    if (node->kind != EXPR_READ)
-        return;
-    *found = *found || indices_of(node).row_block;
+static bool is_key_read(struct indices on) {
+    return on.column;
+}
+
+static bool is_row_block_read(struct indices on) {
+    return on.row_block;
 }
 
 /* An integer division by what is known at the launch. */
@@ -209,6 +203,13 @@ static bool find(struct arena *arena, const struct attention *attention,
     return found;
 }
 
+static bool find_read(struct arena *arena, const struct attention *attention,
+                      int lines, bool (*test)(struct indices on)) {
+    struct read_search search = {test, false};
+    visit_lines(arena, attention, lines, visit_read, &search);
+    return search.found;
+}
+
 bool facts_has_division(struct arena *arena,
                         const struct attention *attention) {
     return find(arena, attention, SCORES | MASKS, visit_division);
@@ -223,7 +224,7 @@ int facts_mask_key_quotients(struct arena *arena,
 
 bool facts_score_reads_keys(struct arena *arena,
                             const struct attention *attention) {
-    return find(arena, attention, SCORES, visit_key_reads);
+    return find_read(arena, attention, SCORES, is_key_read);
 }
 
 bool facts_keeps_scores(struct arena *arena,
@@ -240,21 +241,21 @@ bool facts_keeps_scores(struct arena *arena,
 
 bool facts_has_element_reads(struct arena *arena,
                              const struct attention *attention) {
-    return find(arena, attention, SCORES | MASKS, visit_read);
+    return find_read(arena, attention, SCORES | MASKS, is_element_read);
 }
 
 bool facts_reads_words(struct arena *arena, const struct attention *attention) {
-    return find(arena, attention, MASKS, visit_words);
+    return find_read(arena, attention, MASKS, is_word_read);
 }
 
 bool facts_mask_reads_positions(struct arena *arena,
                                 const struct attention *attention) {
-    return find(arena, attention, MASKS, visit_positions);
+    return find_read(arena, attention, MASKS, is_position_read);
 }
 
 bool facts_mask_reads_row_blocks(struct arena *arena,
                                  const struct attention *attention) {
-    return find(arena, attention, MASKS, visit_row_blocks);
+    return find_read(arena, attention, MASKS, is_row_block_read);
 }
 
 static void visit_sparse(void *data, const struct expr *node) {

@@ -59,6 +59,10 @@ MlirValue ir_map_get(const struct ir_map *map, MlirValue value) {
     return map->entries[slot][0].ptr ? map->entries[slot][1] : value;
 }
 
+bool ir_map_has(const struct ir_map *map, MlirValue value) {
+    return map->entries[slot_of(map, value)][0].ptr != NULL;
+}
+
 /* ---- Cloning ------------------------------------------------------------- */
 
 /* Operands inside the copy refer to the copy already: those are not in the

@@ -251,10 +251,13 @@ static inline void ir_set_module_target(MlirOperation module,
 struct ir_map;
 /* An empty one, in the arena. */
 struct ir_map *ir_map_create(struct arena *arena);
-/* Adds or replaces the image of a value. */
+/* Adds or replaces the image of a value; a value may be its own, which makes of
+ * a map a set. */
 void ir_map_set(struct ir_map *map, MlirValue from, MlirValue to);
 /* The image of a value, the value itself when it has none. */
 MlirValue ir_map_get(const struct ir_map *map, MlirValue value);
+/* Whether a value has an image. */
+bool ir_map_has(const struct ir_map *map, MlirValue value);
 
 /* A copy of `op` (regions included) at the builder's place, operands mapped;
  * results are entered into the map.  Keeps op's location. */

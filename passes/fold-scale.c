@@ -31,20 +31,19 @@
 
 /* ---- What depends on s -------------------------------------------------- */
 
-/* Values computed from the dot product Q·K; a map of each to itself. */
+/* Values computed from the dot product Q·K. */
 struct score_set {
     struct arena *arena;
-    struct ir_map *members;
-    MlirValue outside; /* image of members: any value that no member is */
+    struct ir_map *members; /* of each to itself */
 };
 
 static bool is_score(const struct score_set *set, MlirValue value) {
-    return !mlirValueEqual(ir_map_get(set->members, value), value);
+    return ir_map_has(set->members, value);
 }
 
 static void add_result(struct score_set *set, MlirOperation op) {
     for (size_t i = 0; i < ir_result_count(op); i++)
-        ir_map_set(set->members, ir_result(op, i), set->outside);
+        ir_map_set(set->members, ir_result(op, i), ir_result(op, i));
 }
 
 /* Visited in program order: operands are known before their users.  The slice
@@ -104,7 +103,7 @@ struct simplify {
  * itself stays until all is done: a new op must not get the address of a member
  * of the set. */
 static void replace(struct simplify *s, MlirOperation op, MlirValue value) {
-    ir_map_set(s->set->members, value, s->set->outside);
+    ir_map_set(s->set->members, value, value);
     ir_replace_uses(ir_result(op, 0), value);
 }
 
@@ -241,9 +240,6 @@ static void simplify_scores(struct pass_ctx *ctx, MlirOperation func) {
     struct score_set set = {.arena = ctx->scratch,
                             .members = ir_map_create(ctx->scratch)};
     struct simplify s = {.set = &set};
-    if (ir_func_arg_count(func) == 0)
-        return;
-    set.outside = ir_func_arg(func, 0);
     ir_builder_init(&s.b, mlirOperationGetContext(func), ctx->scratch);
     s.b.contract = true;
     ir_walk(func, visit_score, &set);

@@ -120,8 +120,7 @@ static void move_lists(struct kernel *kernel) {
 static void clone_slice(struct kernel *kernel, MlirBlock body, MlirValue value,
                         struct ir_map *map) {
     MlirOperation def = ir_def(value);
-    bool is_mapped = !mlirValueEqual(ir_map_get(map, value), value);
-    if (mlirOperationIsNull(def) || is_mapped ||
+    if (mlirOperationIsNull(def) || ir_map_has(map, value) ||
         !mlirBlockEqual(mlirOperationGetBlock(def), body))
         return;
     if (!ir_is_pure(def))

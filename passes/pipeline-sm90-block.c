@@ -72,13 +72,12 @@ static bool is_search(struct roles *r, struct ir_map *found, MlirOperation op) {
             mlirValueIsABlockArgument(value) &&
             mlirBlockEqual(mlirBlockArgumentGetOwner(value), r->loop_body) &&
             (size_t)mlirBlockArgumentGetArgNumber(value) < r->state;
-        result =
-            result || state || !mlirValueEqual(ir_map_get(found, value), value);
+        result = result || state || ir_map_has(found, value);
     }
     for (size_t i = 0; result && i < ir_result_count(op); i++)
         if (!mlirOperationEqual(op, r->entry) &&
             !mlirOperationEqual(op, r->classes))
-            ir_map_set(found, ir_result(op, i), ir_operand(op, 0));
+            ir_map_set(found, ir_result(op, i), ir_result(op, i));
     return result;
 }
 

@@ -105,10 +105,6 @@ void role_pass_turn(struct roles *r) {
 
 /* ---- What stands in front of the key loop ------------------------------- */
 
-static bool is_in(const struct ir_map *set, MlirValue value) {
-    return !mlirValueEqual(ir_map_get(set, value), value);
-}
-
 /* An op on what is the same for all tiles (`fixed`). */
 static bool is_fixed(const struct ir_map *fixed, MlirOperation op) {
     if (strncmp(ir_op_name(op), "arith.", 6) != 0 &&
@@ -116,7 +112,7 @@ static bool is_fixed(const struct ir_map *fixed, MlirOperation op) {
         return false;
     for (size_t i = 0; i < ir_operand_count(op); i++)
         if (!mlirValueIsABlockArgument(ir_operand(op, i)) &&
-            !is_in(fixed, ir_operand(op, i)))
+            !ir_map_has(fixed, ir_operand(op, i)))
             return false;
     return true;
 }
@@ -127,32 +123,33 @@ static bool is_quotient(MlirOperation op) {
 }
 
 void role_tiles_fix_quotients(struct roles *r) {
-    struct ir_map *fixed = ir_map_create(r->b.arena);
-    struct ir_map *needed = ir_map_create(r->b.arena);
+    struct ir_map *fixed = ir_map_create(r->b.arena);  /* a set */
+    struct ir_map *needed = ir_map_create(r->b.arena); /* a set */
     r->fixed.inner = ir_map_create(r->b.arena);
-    /* The maps are sets: any value but its own says that one is in. */
     for (size_t i = 0; i < r->before.count; i++)
-        if (is_fixed(fixed, r->before.data[i]))
-            ir_map_set(fixed, ir_result(r->before.data[i], 0), r->tiles);
+        if (is_fixed(fixed, r->before.data[i])) {
+            MlirValue value = ir_result(r->before.data[i], 0);
+            ir_map_set(fixed, value, value);
+        }
     for (size_t i = r->before.count; i-- > 0;) {
         MlirOperation op = r->before.data[i];
-        if (ir_result_count(op) != 1 || !is_in(fixed, ir_result(op, 0)) ||
-            (!is_quotient(op) && !is_in(needed, ir_result(op, 0))))
+        if (ir_result_count(op) != 1 || !ir_map_has(fixed, ir_result(op, 0)) ||
+            (!is_quotient(op) && !ir_map_has(needed, ir_result(op, 0))))
             continue;
-        ir_map_set(needed, ir_result(op, 0), r->tiles);
+        ir_map_set(needed, ir_result(op, 0), ir_result(op, 0));
         for (size_t k = 0; k < ir_operand_count(op); k++)
-            ir_map_set(needed, ir_operand(op, k), r->tiles);
+            ir_map_set(needed, ir_operand(op, k), ir_operand(op, k));
     }
     for (size_t i = 0; i < r->before.count; i++)
         if (ir_result_count(r->before.data[i]) == 1 &&
-            is_in(needed, ir_result(r->before.data[i], 0)))
+            ir_map_has(needed, ir_result(r->before.data[i], 0)))
             role_clone(r, &r->fixed, r->before.data[i]);
 }
 
 /* Has the op been copied in front of all tiles? */
 static bool take_fixed(struct roles *r, struct scope *scope, MlirOperation op) {
     if (!r->fixed.inner || ir_result_count(op) != 1 ||
-        !is_in(r->fixed.inner, ir_result(op, 0)))
+        !ir_map_has(r->fixed.inner, ir_result(op, 0)))
         return false;
     ir_map_set(scope->inner, ir_result(op, 0),
                ir_map_get(r->fixed.inner, ir_result(op, 0)));

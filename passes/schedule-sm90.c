@@ -213,17 +213,6 @@ static void choose_q_stages(const struct schedule_problem *problem,
 
 /* ---- Several kernels ---------------------------------------------------- */
 
-/* The second tile of head dimensions up to 64 and up to 128, of plain masks and
- * of those with ragged rows or a score function. */
-static const struct {
-    int dim;
-    bool plain;
-    int second_m, second_n;
-} seconds[] = {{64, true, 256, 64},
-               {64, false, 128, 128},
-               {128, true, 128, 128},
-               {128, false, 128, 128}};
-
 /* Time of a row of the second tile in percent of the first one's, full and
  * under a mask (H200). */
 static const struct pair {
@@ -251,16 +240,12 @@ static const struct pair *pair_of(const struct schedule_problem *problem,
 static void choose_second(const struct schedule_problem *problem,
                           const struct schedule *pinned,
                           struct schedule_plan *plan) {
-    bool plain = is_plain(problem) && !is_ragged(problem);
     if (schedule_shape_is_pinned(pinned) || plan->consumers != 3)
         return;
-    for (size_t i = 0; i < sizeof seconds / sizeof seconds[0]; i++) {
-        if (wider_dim(problem) > seconds[i].dim || plain != seconds[i].plain)
-            continue;
-        plan->second_m = seconds[i].second_m;
-        plan->second_n = seconds[i].second_n;
-        return;
-    }
+    bool tall =
+        wider_dim(problem) <= 64 && is_plain(problem) && !is_ragged(problem);
+    plan->second_m = tall ? 256 : 128;
+    plan->second_n = tall ? 64 : 128;
 }
 
 /* Waves of tiles of `rows` rows, times the time of one. */

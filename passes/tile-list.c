@@ -46,16 +46,12 @@ static void emit_own_class(struct tile_kernel *kernel,
     MlirValue wish = ir_subi(b, chunk_last, list->thread);
     MlirValue inside = ir_cmpi(b, IR_SGE, wish, kernel->first_block);
     MlirValue block = ir_maxsi(b, wish, kernel->first_block);
-    MlirValue width = tile_const(kernel, kernel->plan.tile_n);
-    MlirValue k_first = ir_muli(b, block, width);
-    MlirValue block_class = tile_classify(kernel, k_first, NULL);
-    MlirValue full =
-        ir_cmpi(b, IR_SLE, ir_addi(b, k_first, width), kernel->kv_len);
-    MlirValue all = ir_cmpi(b, IR_EQ, block_class, tile_const(kernel, 2));
+    MlirValue k_first =
+        ir_muli(b, block, tile_const(kernel, kernel->plan.tile_n));
+    struct tile_vote vote = tile_vote_on(kernel, k_first, NULL);
     MlirValue whole =
-        ir_extui(b, ir_andi(b, all, full), ir_type_i32(b->context));
-    MlirValue some = ir_cmpi(b, IR_NE, block_class, tile_const(kernel, 0));
-    *out_keep = ir_andi(b, inside, some);
+        ir_extui(b, ir_andi(b, vote.all, vote.full), ir_type_i32(b->context));
+    *out_keep = ir_andi(b, inside, vote.some);
     *out_entry = ir_ori(b, ir_shli(b, block, tile_const(kernel, 1)), whole);
 }
 

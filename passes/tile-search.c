@@ -82,18 +82,14 @@ static MlirValue classify_rows(const struct search *s, int class,
                               tile_const(kernel, class * kernel->tile_rows));
     if (s->classes > 1)
         tile_narrow_rows(kernel, first);
-    MlirValue rest, block_class = tile_classify(kernel, k_first, &rest);
+    MlirValue rest;
+    struct tile_vote vote = tile_vote_on(kernel, k_first, &rest);
     kernel->q_first = tile_first, kernel->q_last = tile_last;
-    MlirValue end =
-        ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n));
-    MlirValue full = ir_cmpi(b, IR_SLE, end, kernel->kv_len);
-    MlirValue all = ir_cmpi(b, IR_EQ, block_class, tile_const(kernel, 2));
-    MlirValue some = ir_cmpi(b, IR_NE, block_class, tile_const(kernel, 0));
-    *own = ir_andi(b, inside, some);
+    *own = ir_andi(b, inside, vote.some);
     if (class > 0)
         *own = ir_andi(b, *own, ir_cmpi(b, IR_SLT, first, kernel->row_count));
     int place = CLASS_BITS * class;
-    MlirValue whole = ir_andi(b, all, full);
+    MlirValue whole = ir_andi(b, vote.all, vote.full);
     MlirValue bits = ir_ori(b, bit_if(kernel, *own, place + OWN),
                             bit_if(kernel, whole, place + WHOLE));
     if (!kernel->has_rest)

@@ -77,6 +77,18 @@ MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first,
     return results[0];
 }
 
+struct tile_vote tile_vote_on(struct tile_kernel *kernel, MlirValue k_first,
+                              MlirValue *out_rest) {
+    struct ir_builder *b = &kernel->b;
+    MlirValue block_class = tile_classify(kernel, k_first, out_rest);
+    MlirValue end =
+        ir_addi(b, k_first, tile_const(kernel, kernel->plan.tile_n));
+    MlirValue full = ir_cmpi(b, IR_SLE, end, kernel->kv_len);
+    MlirValue all = ir_cmpi(b, IR_EQ, block_class, tile_const(kernel, 2));
+    MlirValue some = ir_cmpi(b, IR_NE, block_class, tile_const(kernel, 0));
+    return (struct tile_vote){some, all, full};
+}
+
 /* ---- One key block ------------------------------------------------------ */
 
 /* A number that divides a scalar, as the products and sums that make it say; 0

@@ -64,6 +64,17 @@ void tile_key_block(struct tile_kernel *kernel, MlirValue k_first,
 MlirValue tile_classify(struct tile_kernel *kernel, MlirValue k_first,
                         MlirValue *out_rest);
 
+/* What a lane knows of a block of keys for the queries q_first..q_last (i1):
+ * some pair may attend, all before kv_len do, and no key is past kv_len.  A
+ * block with `all` and `full` needs no mask code. */
+struct tile_vote {
+    MlirValue some, all, full;
+};
+
+/* The vote on the keys k_first..; as tile_classify. */
+struct tile_vote tile_vote_on(struct tile_kernel *kernel, MlirValue k_first,
+                              MlirValue *out_rest);
+
 /* Makes q_first..q_last, those of the tile, those of a consumer's rows from
  * `first`; past the end of q they are about the first of them. */
 void tile_narrow_rows(struct tile_kernel *kernel, MlirValue first);
