@@ -1,37 +1,21 @@
-/* pipeline, sm_90a: the producer, one warp that walks the tiles and their key
+/* pipeline, sm_90a: the producer, a thread that walks the tiles and their key
  * blocks and copies K, Q and V by TMA.
  *
  * Its program is a slice of the kernel: the ops that the rows of loads need.
- * Blocks of a counted loop are known, so that one lane does it all; blocks of a
- * list are found by the whole warp (the first part of the kernel's while loop),
- * then one lane copies.
+ * The blocks of a counted loop are known; those of a list are found by the warp
+ * beside it (pipeline-sm90-search.c), which hands over a record for each.
  *
  *     counted    K(0) Q K(1) V(0) K(2) V(1) ... K(last) V(last-1)
- *     listed     the same, the search for block j+1 going before K(j)
- *     next tile  its coordinates and the search for its first block; V(last);
- *                then as above
+ *                coordinates of the next tile; V(last); then as above
+ *     listed     the same with V(last) at once: its tiles have coordinates
  *
  * The slot of V(last) becomes free long after K(last) is copied: what the next
- * tile takes to find runs meanwhile.
+ * tile takes to compute runs meanwhile.
  *
- * Beside K of a listed block go the word entry·2 + last and its classes, above
- * them those of the block after it; the word -1 stands for a tile without
- * blocks, which takes a slot of K and one of V. */
-#include <assert.h>
-
+ * Beside K of a listed block goes its record, for the consumers; the record of
+ * a tile without blocks takes a slot of K and one of V. */
 #include "passes/pipeline-sm90-roles.h"
 #include "passes/schedule-sm90.h"
-
-/* Blocks of list masks are found by a whole warp; then one lane copies. */
-static struct ir_if begin_copying(struct roles *r) {
-    return r->is_list ? ir_if_begin(&r->b, r->elected, NULL, 0, false)
-                      : (struct ir_if){0};
-}
-
-static void end_copying(struct roles *r, struct ir_if *branch) {
-    if (r->is_list)
-        ir_if_end(&r->b, branch, NULL, 0);
-}
 
 static int tile_bytes(MlirValue tiles) {
     MlirType type = mlirValueGetType(tiles);
@@ -108,13 +92,11 @@ static struct ring produce_late(struct roles *r, struct ring v,
     MlirType i32 = ir_type_i32(b->context), types[2] = {i32, i32};
     MlirValue some = ir_cmpi(b, IR_SGE, late[LATE_ROW], role_number(r, 0));
     struct ir_if branch = ir_if_begin(b, some, types, 2, true);
-    struct ir_if copying = begin_copying(r);
     role_wait_empty(r, r->v_empty, v);
     ir_mbarrier_expect_tx(b, r->v_full, v.stage, tile_bytes(r->v_tiles));
     ir_tma_load(b, ir_operand(r->v_load, 0), late[LATE_BATCH], late[LATE_HEAD],
                 late[LATE_ROW], ir_stage(b, r->v_tiles, v.stage), r->v_full,
                 v.stage);
-    end_copying(r, &copying);
     struct ring next = role_ring_next(r, v, r->stages);
     ir_if_else(b, &branch, (MlirValue[]){next.stage, next.parity}, 2);
     ir_if_end(b, &branch, (MlirValue[]){v.stage, v.parity}, 2);
@@ -175,189 +157,135 @@ static void produce_counted(struct roles *r, struct scope *tile,
         carried[i] = ir_result(some.op, i);
 }
 
-/* Copies the while loop's search for the next block; `found` receives what it
- * passes on (without the softmax state); returns its condition. */
-static MlirValue clone_search(struct roles *r, const struct scope *tile,
-                              const MlirValue *args, MlirValue *found) {
-    MlirBlock search = ir_region_block(r->loop, 0);
+/* ---- Listed blocks ------------------------------------------------------- */
+
+/* The rings of a copier of listed blocks; the last one is that of the search.
+ */
+enum { L_KS, L_KP, L_VS, L_VP, L_QS, L_QP, L_FS, L_FP, L_COUNT };
+
+static struct ring ring_at(const MlirValue *values) {
+    return (struct ring){values[0], values[1]};
+}
+
+static void set_ring(MlirValue *values, struct ring ring) {
+    values[0] = ring.stage, values[1] = ring.parity;
+}
+
+/* First row of the block of a record. */
+static MlirValue listed_row(struct roles *r, const struct scope *tile,
+                            MlirOperation load, MlirValue word) {
     struct scope scope = {ir_map_create(r->b.arena), tile->inner};
-    for (size_t i = 0; i < r->state; i++)
-        ir_map_set(scope.inner, mlirBlockGetArgument(search, (intptr_t)i),
-                   args[i]);
-    MlirOperation op = mlirBlockGetFirstOperation(search);
-    for (; !ir_is_op(op, "scf.condition"); op = mlirOperationGetNextInBlock(op))
-        role_clone(r, &scope, op);
-    for (size_t i = 0; i < r->state; i++)
-        found[i] = role_image(&scope, ir_operand(op, i + 1));
-    return role_image(&scope, ir_operand(op, 0));
+    ir_map_set(scope.inner, ir_result(r->entry, 0),
+               ir_shrui(&r->b, word, role_number(r, 1)));
+    return role_slice(r, &scope, ir_operand(load, 3));
 }
 
-/* What the search for blocks carries along: rings, and two blocks under way. */
-enum {
-    L_KS,
-    L_KP,
-    L_VS,
-    L_VP,
-    L_QS,
-    L_QP,
-    L_ENTRY,   /* found, its K not copied yet; negative: none */
-    L_CLASSES, /* of that block; in front of the body of the one found now */
-    L_ROW,     /* of that block's keys */
-    L_V_ROW,   /* of the block whose V comes next; negative: none.  Before the
-                  first search: of the tile before, as are the next two */
-    L_V_BATCH,
-    L_V_HEAD,
-    L_COUNT
-};
-
-/* K of the block that was found before, with its entry; then Q behind the first
- * block, else V of the block before.  Behind the first search of a tile nothing
- * was found before: the last V of the tile before.  `after`: classes of the
- * block found now, anything where there is none. */
-static void produce_found(struct roles *r, struct scope *tile, MlirValue more,
-                          MlirValue after, MlirValue own[L_COUNT]) {
-    enum { CHANGED = 6 };
+/* K of a record with the record, which stands beside it. */
+static void copy_listed_k(struct roles *r, struct scope *tile, MlirValue *rings,
+                          struct listed listed) {
     struct ir_builder *b = &r->b;
-    MlirType i32 = ir_type_i32(b->context);
-    MlirType types[CHANGED] = {i32, i32, i32, i32, i32, i32};
-    MlirValue zero = role_number(r, 0);
-    struct ring k = {own[L_KS], own[L_KP]}, v = {own[L_VS], own[L_VP]},
-                q = {own[L_QS], own[L_QP]};
-    MlirValue exists = ir_cmpi(b, IR_SGE, own[L_ENTRY], zero);
-    struct ir_if found = ir_if_begin(b, exists, types, CHANGED, true);
-    MlirValue last = ir_extui(b, ir_xori(b, more, ir_const_bool(b, true)), i32);
-    MlirValue word =
-        ir_ori(b, ir_shli(b, own[L_ENTRY], role_number(r, 1)), last);
-    after = ir_shli(b, after, role_number(r, NEXT_CLASSES));
-    MlirValue classes = ir_ori(b, own[L_CLASSES], after);
-    MlirValue late = ir_cmpi(b, IR_SGE, own[L_V_ROW], zero);
-    struct ir_if copying = begin_copying(r);
+    struct ring k = ring_at(rings + L_KS);
     role_wait_empty(r, r->k_empty, k);
-    ir_store_element(b, word, r->entries, &k.stage, 1);
-    ir_store_element(b, classes, r->entry_classes, &k.stage, 1);
-    emit_copy(r, tile, r->k_load, own[L_ROW], r->k_tiles, r->k_full, k.stage);
-    end_copying(r, &copying);
-    struct ir_if second = ir_if_begin(b, late, NULL, 0, true);
-    copying = begin_copying(r);
-    copy_block(r, tile, false, v, own[L_V_ROW]);
-    end_copying(r, &copying);
-    ir_if_else(b, &second, NULL, 0);
-    copying = begin_copying(r);
-    copy_q(r, tile, q);
-    end_copying(r, &copying);
-    ir_if_end(b, &second, NULL, 0);
-    struct ring next_k = role_ring_next(r, k, r->stages);
-    struct ring next_v = role_ring_next(r, v, r->stages);
-    struct ring next_q = role_ring_next(r, q, r->q_stages);
-    MlirValue rings[CHANGED] = {next_k.stage,
-                                next_k.parity,
-                                ir_select(b, late, next_v.stage, v.stage),
-                                ir_select(b, late, next_v.parity, v.parity),
-                                ir_select(b, late, q.stage, next_q.stage),
-                                ir_select(b, late, q.parity, next_q.parity)};
-    ir_if_else(b, &found, rings, CHANGED);
-    struct ring late_v = produce_late(r, v, own + L_V_ROW);
-    own[L_VS] = late_v.stage, own[L_VP] = late_v.parity;
-    ir_if_end(b, &found, own, CHANGED);
-    for (size_t i = 0; i < CHANGED; i++)
-        own[i] = ir_result(found.op, i);
-    own[L_V_ROW] = own[L_ROW];
+    ir_store_element(b, listed.word, r->entries, &k.stage, 1);
+    ir_store_element(b, listed.classes, r->entry_classes, &k.stage, 1);
+    emit_copy(r, tile, r->k_load, listed_row(r, tile, r->k_load, listed.word),
+              r->k_tiles, r->k_full, k.stage);
+    set_ring(rings + L_KS, role_ring_next(r, k, r->stages));
 }
 
-/* For a tile without blocks: the entry -1, and a slot of V that stays as it is,
- * so that K and V keep step. */
-static void produce_nothing(struct roles *r, MlirValue own[L_COUNT]) {
-    enum { CHANGED = 4 };
+static void copy_listed_v(struct roles *r, struct scope *tile, MlirValue *rings,
+                          MlirValue word) {
+    struct ring v = ring_at(rings + L_VS);
+    copy_block(r, tile, false, v, listed_row(r, tile, r->v_load, word));
+    set_ring(rings + L_VS, role_ring_next(r, v, r->stages));
+}
+
+/* For a tile without blocks: the record -1, and a slot of V that stays as it
+ * is, so that K and V keep step. */
+static void produce_nothing(struct roles *r, MlirValue *rings,
+                            struct listed listed) {
     struct ir_builder *b = &r->b;
-    MlirType i32 = ir_type_i32(b->context);
-    MlirType types[CHANGED] = {i32, i32, i32, i32};
-    struct ring k = {own[L_KS], own[L_KP]}, v = {own[L_VS], own[L_VP]};
-    MlirValue none = ir_cmpi(b, IR_SLT, own[L_V_ROW], role_number(r, 0));
-    struct ir_if branch = ir_if_begin(b, none, types, CHANGED, true);
-    struct ir_if copying = begin_copying(r);
+    struct ring k = ring_at(rings + L_KS), v = ring_at(rings + L_VS);
     role_wait_empty(r, r->k_empty, k);
-    ir_store_element(b, role_number(r, -1), r->entries, &k.stage, 1);
-    ir_store_element(b, role_number(r, 0), r->entry_classes, &k.stage, 1);
+    ir_store_element(b, listed.word, r->entries, &k.stage, 1);
+    ir_store_element(b, listed.classes, r->entry_classes, &k.stage, 1);
     ir_mbarrier_arrive(b, r->k_full, k.stage, true);
     role_wait_empty(r, r->v_empty, v);
     ir_mbarrier_arrive(b, r->v_full, v.stage, true);
-    end_copying(r, &copying);
-    struct ring next_k = role_ring_next(r, k, r->stages);
-    struct ring next_v = role_ring_next(r, v, r->stages);
-    ir_if_else(
-        b, &branch,
-        (MlirValue[]){next_k.stage, next_k.parity, next_v.stage, next_v.parity},
-        CHANGED);
-    ir_if_end(b, &branch, (MlirValue[]){k.stage, k.parity, v.stage, v.parity},
-              CHANGED);
-    for (size_t i = 0; i < CHANGED; i++)
-        own[L_KS + i] = ir_result(branch.op, i);
+    set_ring(rings + L_KS, role_ring_next(r, k, r->stages));
+    set_ring(rings + L_VS, role_ring_next(r, v, r->stages));
 }
 
-/* The body of the while loop behind the search, with the values that it passed
- * on. */
-static struct scope search_body(struct roles *r, const struct scope *tile,
-                                const MlirValue *passed) {
-    struct scope body = {ir_map_create(r->b.arena), tile->inner};
-    for (size_t i = 0; i < r->state; i++)
-        ir_map_set(body.inner, mlirBlockGetArgument(r->loop_body, (intptr_t)i),
-                   passed[i]);
-    return body;
-}
-
-/* The search runs one block ahead of the copies, so that each entry can say
- * whether it is the tile's last. */
-static void produce_listed(struct roles *r, struct scope *tile,
-                           MlirValue carried[P_COUNT]) {
-    enum { MAX_SEARCH = 16 };
+/* K(0), Q, then K(j), V(j-1), V(last) of the records of a tile. */
+static void produce_blocks(struct roles *r, struct scope *tile,
+                           MlirValue *rings, struct listed first) {
+    enum { WORD = L_COUNT, COUNT };
     struct ir_builder *b = &r->b;
-    MlirValue values[MAX_SEARCH + L_COUNT], found[MAX_SEARCH + L_COUNT];
-    size_t search = r->state, total = search + L_COUNT;
-    assert(search <= MAX_SEARCH);
-    for (size_t i = 0; i < search; i++)
-        values[i] = role_image(tile, ir_operand(r->loop, i));
+    struct ring q = ring_at(rings + L_QS);
+    MlirValue values[COUNT];
+    copy_listed_k(r, tile, rings, first);
+    copy_q(r, tile, q);
+    set_ring(rings + L_QS, role_ring_next(r, q, r->q_stages));
     for (size_t i = 0; i < L_COUNT; i++)
-        values[search + i] = i < P_RINGS ? carried[i] : role_number(r, -1);
-    for (size_t i = 0; i < LATE_COUNT; i++)
-        values[search + L_V_ROW + i] = carried[P_ROW + i];
-    struct ir_while loop = ir_while_begin(b, values, total);
-    for (size_t i = 0; i < total; i++)
-        found[i] = values[i] = ir_while_arg(&loop, 0, i);
-    MlirValue more = clone_search(r, tile, values, found);
-    struct scope ahead = search_body(r, tile, found);
-    MlirValue after = role_slice(r, &ahead, ir_result(r->classes, 0));
-    produce_found(r, tile, more, after, found + search);
-    found[search + L_CLASSES] = after;
-    ir_while_do(b, &loop, more, found, total);
-
-    for (size_t i = 0; i < total; i++)
+        values[i] = rings[i];
+    values[WORD] = first.word;
+    struct ir_while loop = ir_while_begin(b, values, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        values[i] = ir_while_arg(&loop, 0, i);
+    MlirValue last = ir_andi(b, values[WORD], role_number(r, 1));
+    MlirValue more = ir_cmpi(b, IR_EQ, last, role_number(r, 0));
+    ir_while_do(b, &loop, more, values, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
         values[i] = ir_while_arg(&loop, 1, i);
-    struct scope body = search_body(r, tile, values);
-    MlirValue *own = values + search;
-    own[L_ENTRY] = role_slice(r, &body, ir_result(r->entry, 0));
-    own[L_ROW] = role_slice(r, &body, ir_operand(r->k_load, 3));
-    MlirOperation yield = mlirBlockGetTerminator(r->loop_body);
-    for (size_t i = 0; i < search; i++)
-        values[i] = role_slice(r, &body, ir_operand(yield, i));
-    ir_while_end(b, &loop, values, total);
-
+    struct listed next = role_next_found(r, values + L_FS);
+    copy_listed_k(r, tile, values, next);
+    copy_listed_v(r, tile, values, values[WORD]);
+    values[WORD] = next.word;
+    ir_while_end(b, &loop, values, COUNT);
     for (size_t i = 0; i < L_COUNT; i++)
-        own[i] = ir_result(loop.op, search + i);
-    produce_nothing(r, own);
-    for (size_t i = 0; i < P_RINGS; i++)
-        carried[i] = own[i];
-    leave_late(r, tile, own[L_V_ROW], carried + P_ROW);
+        rings[i] = ir_result(loop.op, i);
+    copy_listed_v(r, tile, rings, ir_result(loop.op, WORD));
 }
 
-void role_producer(struct roles *r) {
+static void produce_listed(struct roles *r, struct scope *tile,
+                           MlirValue rings[L_COUNT]) {
     struct ir_builder *b = &r->b;
-    ir_set_max_registers(
-        b, schedule_producer_registers(r->consumers, r->is_list), false);
-    MlirValue loads = ir_cmpi(b, IR_EQ, r->warp, role_number(r, 0));
-    r->elected = ir_elect(b);
-    struct ir_if role = ir_if_begin(
-        b, r->is_list ? loads : ir_andi(b, loads, r->elected), NULL, 0, false);
-    role_tiles_fix_quotients(r);
+    MlirType i32 = ir_type_i32(b->context);
+    MlirType types[L_COUNT] = {i32, i32, i32, i32, i32, i32, i32, i32};
+    MlirValue none[L_COUNT];
+    struct listed first = role_next_found(r, rings + L_FS);
+    for (size_t i = 0; i < L_COUNT; i++)
+        none[i] = rings[i];
+    MlirValue some = ir_cmpi(b, IR_SGE, first.word, role_number(r, 0));
+    struct ir_if branch = ir_if_begin(b, some, types, L_COUNT, true);
+    produce_blocks(r, tile, rings, first);
+    ir_if_else(b, &branch, rings, L_COUNT);
+    produce_nothing(r, none, first);
+    ir_if_end(b, &branch, none, L_COUNT);
+    for (size_t i = 0; i < L_COUNT; i++)
+        rings[i] = ir_result(branch.op, i);
+}
+
+/* ---- The warp ------------------------------------------------------------ */
+
+/* The copier beside a searching warp, whose tiles it takes like a consumer. */
+static void copy_found(struct roles *r) {
+    MlirValue zero = role_number(r, 0), rings[L_COUNT];
+    for (size_t i = 0; i < L_COUNT; i++)
+        rings[i] = zero;
+    struct tile_loop at = role_tiles_first(r);
+    struct tile_loop loop =
+        role_tiles_begin(r, &at, rings, L_COUNT,
+                         "producer: K(0), Q, then K(j+1) and V(j) as found");
+    struct scope tile = role_tiles_head(r, &loop, zero, false);
+    for (size_t i = 0; i < L_COUNT; i++)
+        rings[i] = role_tiles_arg(&loop, i);
+    produce_listed(r, &tile, rings);
+    at = role_tiles_next(r, &loop);
+    role_tiles_end(r, &loop, &at, rings);
+}
+
+static void copy_counted(struct roles *r) {
     MlirValue zero = role_number(r, 0);
     MlirValue carried[P_COUNT] = {
         zero, zero, zero, zero, zero, zero, role_number(r, -1), zero, zero};
@@ -366,15 +294,39 @@ void role_producer(struct roles *r) {
     struct scope tile = role_tiles_head(r, &loop, zero, true);
     for (size_t i = 0; i < P_COUNT; i++)
         carried[i] = role_tiles_arg(&loop, i);
-    if (r->is_list)
-        produce_listed(r, &tile, carried);
-    else
-        produce_counted(r, &tile, carried);
+    produce_counted(r, &tile, carried);
     role_tiles_end(r, &loop, NULL, carried);
     for (size_t i = 0; i < P_COUNT; i++)
         carried[i] = role_tiles_result(&loop, i);
     produce_late(r, (struct ring){carried[P_VS], carried[P_VP]},
                  carried + P_ROW);
-    ir_if_end(b, &role, NULL, 0);
+}
+
+static MlirValue is_warp(struct roles *r, int warp) {
+    return ir_cmpi(&r->b, IR_EQ, r->warp, role_number(r, warp));
+}
+
+void role_producer(struct roles *r) {
+    struct ir_builder *b = &r->b;
+    ir_set_max_registers(
+        b, schedule_producer_registers(r->consumers, r->is_list), false);
+    r->elected = ir_elect(b);
+    MlirValue copies = ir_andi(b, is_warp(r, 0), r->elected);
+    struct ir_if role = ir_if_begin(b, copies, NULL, 0, false);
+    role_tiles_fix_quotients(r);
+    r->one_thread = true;
+    if (r->is_list)
+        copy_found(r);
+    else
+        copy_counted(r);
+    r->one_thread = false;
     r->fixed.inner = NULL;
+    ir_if_end(b, &role, NULL, 0);
+    if (!r->is_list)
+        return;
+    struct ir_if search = ir_if_begin(b, is_warp(r, 1), NULL, 0, false);
+    role_tiles_fix_quotients(r);
+    role_search(r);
+    r->fixed.inner = NULL;
+    ir_if_end(b, &search, NULL, 0);
 }

@@ -57,6 +57,8 @@ struct roles {
     MlirValue tiles, first_tile, ctas; /* persistent loop */
     MlirValue counter; /* drawn tiles: workspace; null: static order */
     MlirValue drawn, drawn_full, drawn_empty;
+    MlirValue found, found_full, found_empty; /* list: records of the search */
+    bool one_thread; /* the role being built is a thread, not a warp */
     MlirValue warp, elected, consumer;
     struct scope fixed; /* producer: quotients that all tiles share */
     MlirValue q_slot; /* consumer: of the tile in work */
@@ -66,8 +68,10 @@ struct roles {
 
 enum { STATE_ACC, STATE_M, STATE_L };
 
-/* Slots of the ring through which the producer names drawn tiles. */
+/* Slots of the ring through which drawn tiles are named, words of a slot. */
 enum { DRAWN_SLOTS = 2, MAX_WORDS = 8 };
+/* Slots of the ring of found blocks. */
+enum { FOUND_SLOTS = 8 };
 
 /* i32 constant at the builder's place. */
 MlirValue role_number(struct roles *r, int value);
@@ -92,20 +96,21 @@ void role_pass_turn(struct roles *r);
 void role_wait_empty(struct roles *r, MlirValue empty, struct ring ring);
 
 /* The loop of a persistent CTA over its tiles, in one of two orders: every
- * ctas-th tile, or tiles drawn from a counter by the producer
- * (pipeline-sm90-tiles.c). */
+ * ctas-th tile, or tiles drawn from a counter (pipeline-sm90-tiles.c).  One
+ * role draws and names the tiles to the others: the search, where there is
+ * none the producer. */
 struct tile_loop {
     struct ir_for counted;
     struct ir_while drawn;
     size_t count;               /* values carried for the role */
     MlirValue tile;             /* the tile's number, in the body */
-    MlirValue next;             /* producer: the tile after it */
-    MlirValue words[MAX_WORDS]; /* consumer: number and coordinates */
-    struct ring ring;           /* producer: of the tile's record; consumer: of
+    MlirValue next;             /* who draws: the tile after it */
+    MlirValue words[MAX_WORDS]; /* others: number and coordinates */
+    struct ring ring;           /* who draws: of the tile's record; others: of
                                    the next one */
 };
 
-/* Consumers: the first tile of the CTA, at the builder's place.  It may be past
+/* Who does not draw: the first tile of the CTA, at the builder's place.  It may be past
  * the end, like the next: then role_tiles_exists is false. */
 struct tile_loop role_tiles_first(struct roles *r);
 /* The tile behind `at`, to be taken once in each pass of the loop. */
@@ -113,7 +118,7 @@ struct tile_loop role_tiles_next(struct roles *r, const struct tile_loop *at);
 /* i1: is there such a tile? */
 MlirValue role_tiles_exists(struct roles *r, const struct tile_loop *at);
 /* Starts the loop with values that the body carries on: role_tiles_arg.
- * `first`: role_tiles_first, NULL for the producer. */
+ * `first`: role_tiles_first, NULL for the role that draws. */
 struct tile_loop role_tiles_begin(struct roles *r,
                                   const struct tile_loop *first,
                                   const MlirValue *inits, size_t count,
@@ -122,13 +127,14 @@ struct tile_loop role_tiles_begin(struct roles *r,
 MlirValue role_tiles_arg(const struct tile_loop *loop, size_t i);
 /* The same behind role_tiles_end. */
 MlirValue role_tiles_result(const struct tile_loop *loop, size_t i);
-/* Producer, in front of its loop: copies quotients of what all tiles share, and
+/* Outside the consumers, in front of the loop: copies quotients of what all tiles share, and
  * what they need. */
 void role_tiles_fix_quotients(struct roles *r);
-/* What stands in front of the key loop, for the tile of the loop. */
+/* What stands in front of the key loop, for the tile of the loop.  `leads`: in
+ * the role that draws. */
 struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,
-                             MlirValue consumer, bool is_producer);
-/* `next`: role_tiles_next, NULL for the producer. */
+                             MlirValue consumer, bool leads);
+/* `next`: role_tiles_next, NULL for the role that draws. */
 void role_tiles_end(struct roles *r, struct tile_loop *loop,
                     const struct tile_loop *next, const MlirValue *yields);
 
@@ -143,8 +149,19 @@ void role_skip_blocks(struct roles *r, MlirValue begin, MlirValue end,
  * `q`. */
 void role_skip_tile(struct roles *r, MlirValue count, struct ring q,
                     MlirValue rings[4]);
-/* The producer's program, at the builder's place. */
+/* mbarriers behind what shared memory holds already. */
+MlirValue role_mbarriers(struct roles *r, const char *name, int count,
+                         int arrivals);
+/* Lists: the ring of found blocks behind what shared memory holds. */
+void role_found_ring(struct roles *r);
+/* The producer: the next record of the search, waited for; its slot is given
+ * back.  Replaces the position, stage and parity. */
+struct listed role_next_found(struct roles *r, MlirValue position[2]);
+/* The programs of the producer warpgroup, at the builder's place: warp 0 copies
+ * and, for lists, warp 1 searches. */
 void role_producer(struct roles *r);
+/* Of the searching warp alone. */
+void role_search(struct roles *r);
 /* A consumer's; `warpgroup`: of the CTA, from 1. */
 void role_consumer(struct roles *r, MlirValue warpgroup);
 

@@ -4,12 +4,15 @@
  * With a counter the first tile of a CTA is its own number and each next one is
  * CTAs + atom.inc(counter, tiles - 1).  Every tile is followed by one draw, so
  * a launch draws exactly `tiles` numbers and the counter is 0 again at its end.
- * The producer draws while it copies a tile.  It writes a record for each tile
- * into a ring of two slots: the tile's number, and its coordinates, for whose
- * divisions the consumers would wait; the number -1 tells them to stop.
+ * The producer draws the next tile before it copies one, the search of a list,
+ * which runs ahead, once it has found the last block of one.  A record of each
+ * tile goes into a ring of two slots: the tile's number, and its coordinates,
+ * for whose divisions the other roles would wait; the number -1 tells them to
+ * stop.
  *
- *     drawn_full      one arrival, the producer's
- *     drawn_empty     one of each consumer warp
+ *     drawn_full      one arrival, of the role that draws
+ *     drawn_empty     one of each consumer warp, and of the producer where the
+ *                     search draws
  *
  * Not here: which tile a number stands for (tile-order.c). */
 #include "passes/pipeline-sm90-roles.h"
@@ -190,8 +193,7 @@ static struct scope tile_head(struct roles *r, MlirValue tile,
 
 enum { MAX_CARRIED = 10, OWN_TILE = 0, OWN_SLOT, OWN_PARITY, OWN_COUNT };
 
-/* Draws the next tile.  A searching producer is a whole warp: its first lane
- * draws. */
+/* Draws the next tile.  The search is a whole warp: its first lane draws. */
 static MlirValue draw_tile(struct roles *r) {
     struct ir_builder *b = &r->b;
     MlirValue zero = role_number(r, 0),
@@ -213,13 +215,13 @@ static MlirValue word_index(struct roles *r, MlirValue slot, size_t word) {
     return ir_addi(b, ir_muli(b, slot, width), role_number(r, (int)word));
 }
 
-/* Writes a record. */
+/* Writes a record.  Of a warp all lanes wait, so that none is left behind. */
 static void publish(struct roles *r, struct ring ring, const MlirValue *words) {
     struct ir_builder *b = &r->b;
     struct ir_if one = {0};
+    role_wait_empty(r, r->drawn_empty, ring);
     if (r->is_list)
         one = ir_if_begin(b, r->elected, NULL, 0, false);
-    role_wait_empty(r, r->drawn_empty, ring);
     for (size_t i = 0; i <= r->coordinates.count; i++) {
         MlirValue index = word_index(r, ring.stage, i);
         ir_store_element(b, words[i], r->drawn, &index, 1);
@@ -229,18 +231,20 @@ static void publish(struct roles *r, struct ring ring, const MlirValue *words) {
         ir_if_end(b, &one, NULL, 0);
 }
 
-/* Reads the record that the producer wrote. */
+/* Reads the next record. */
 static void receive(struct roles *r, struct ring ring, MlirValue *words) {
     struct ir_builder *b = &r->b;
     ir_mbarrier_wait(b, r->drawn_full, ring.stage, ring.parity);
     for (size_t i = 0; i <= r->coordinates.count; i++) {
         MlirValue index = word_index(r, ring.stage, i);
-        words[i] = ir_load_for_warp(b, r->drawn, index);
+        words[i] = r->one_thread ? ir_load_element(b, r->drawn, &index, 1)
+                                 : ir_load_for_warp(b, r->drawn, index);
     }
-    ir_mbarrier_arrive(b, r->drawn_empty, ring.stage, false);
+    ir_mbarrier_arrive(b, r->drawn_empty, ring.stage, r->one_thread);
 }
 
-/* The producer's loop: the tile to do, and the position for its record. */
+/* The loop of the role that draws: the tile to do, and the position for its
+ * record. */
 static void begin_drawing(struct roles *r, struct tile_loop *loop,
                           MlirValue *values) {
     struct ir_builder *b = &r->b;
@@ -255,10 +259,11 @@ static void begin_drawing(struct roles *r, struct tile_loop *loop,
     loop->tile = ir_while_arg(&loop->drawn, 1, own + OWN_TILE);
     loop->ring = (struct ring){ir_while_arg(&loop->drawn, 1, own + OWN_SLOT),
                                ir_while_arg(&loop->drawn, 1, own + OWN_PARITY)};
-    loop->next = draw_tile(r);
+    if (!r->is_list)
+        loop->next = draw_tile(r);
 }
 
-/* A consumer's loop: the position of the next record, then the words of the
+/* The loop of another role: the position of the next record, then the words of the
  * tile to do.  The first record is read in front of the loop. */
 static void begin_receiving(struct roles *r, struct tile_loop *loop,
                             MlirValue *values) {
@@ -316,7 +321,7 @@ struct tile_loop role_tiles_begin(struct roles *r,
                                   const MlirValue *inits, size_t count,
                                   const char *section) {
     struct ir_builder *b = &r->b;
-    bool is_producer = first == NULL;
+    bool leads = first == NULL;
     struct tile_loop loop = {.count = 0};
     if (first)
         loop = *first;
@@ -332,7 +337,7 @@ struct tile_loop role_tiles_begin(struct roles *r,
     assert(count <= MAX_CARRIED);
     for (size_t i = 0; i < count; i++)
         values[i] = inits[i];
-    if (is_producer)
+    if (leads)
         begin_drawing(r, &loop, values);
     else
         begin_receiving(r, &loop, values);
@@ -351,15 +356,15 @@ MlirValue role_tiles_result(const struct tile_loop *loop, size_t i) {
 }
 
 struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,
-                             MlirValue consumer, bool is_producer) {
+                             MlirValue consumer, bool leads) {
     bool draws = !mlirValueIsNull(r->counter);
     struct scope scope =
         tile_head(r, loop->tile, consumer,
-                  draws && !is_producer ? loop->words + 1 : NULL);
+                  draws && !leads ? loop->words + 1 : NULL);
     MlirValue words[MAX_WORDS] = {loop->tile};
     for (size_t i = 0; i < r->coordinates.count; i++)
         words[i + 1] = role_image(&scope, ir_result(r->coordinates.data[i], 0));
-    if (draws && is_producer)
+    if (draws && leads)
         publish(r, loop->ring, words);
     return scope;
 }
@@ -367,7 +372,7 @@ struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,
 void role_tiles_end(struct roles *r, struct tile_loop *loop,
                     const struct tile_loop *next, const MlirValue *yields) {
     struct ir_builder *b = &r->b;
-    bool is_producer = next == NULL;
+    bool leads = next == NULL;
     if (mlirValueIsNull(r->counter)) {
         ir_for_end(b, &loop->counted, yields, loop->count);
         return;
@@ -376,16 +381,16 @@ void role_tiles_end(struct roles *r, struct tile_loop *loop,
     size_t total = loop->count;
     for (size_t i = 0; i < loop->count; i++)
         values[i] = yields[i];
-    if (is_producer)
-        values[total++] = loop->next;
+    if (leads)
+        values[total++] = r->is_list ? draw_tile(r) : loop->next;
     struct ring ring =
-        is_producer ? role_ring_next(r, loop->ring, DRAWN_SLOTS) : next->ring;
+        leads ? role_ring_next(r, loop->ring, DRAWN_SLOTS) : next->ring;
     values[total++] = ring.stage;
     values[total++] = ring.parity;
-    for (size_t i = 0; !is_producer && i <= r->coordinates.count; i++)
+    for (size_t i = 0; !leads && i <= r->coordinates.count; i++)
         values[total++] = next->words[i];
     ir_while_end(b, &loop->drawn, values, total);
-    if (!is_producer)
+    if (!leads)
         return;
     MlirValue end[MAX_WORDS];
     for (size_t i = 0; i <= r->coordinates.count; i++)

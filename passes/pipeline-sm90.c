@@ -5,8 +5,9 @@
  * FlashAttention-3's schedule (section 3 of the paper; forms and figures:
  * docs/ptx.md):
  *
- *     warpgroup 0     producer: warp 0 walks the same tiles and blocks, one
- * lane copies K(0), Q, then K(j+1), V(j), ..., V(last) into rings of stages
+ *     warpgroup 0     producer: a thread walks the same tiles and blocks, and
+ *                     copies K(0), Q, then K(j+1), V(j), ..., V(last) into
+ *                     rings of stages; for lists a warp beside it searches
  *     warpgroup 1..   consumers, 64 query rows each, tile after tile
  * (persistent CTAs)
  *
@@ -22,8 +23,8 @@
  *     k, v       one for all consumers      consumer warp
  *     q          a slot per consumer        warp of its own consumer
  *
- * For list masks the producer writes block·2 + last and the block's classes
- * beside K.
+ * For list masks the search hands block·2 + last and the block's classes to the
+ * producer, which writes them beside K.
  * With attn.q_stages = 2 the next tile's Q is copied while the present one is
  * in use.
  *
@@ -64,8 +65,8 @@ static MlirValue emit_tiles(struct roles *r, MlirOperation load, int stages) {
     return tiles;
 }
 
-static MlirValue emit_mbarriers(struct roles *r, const char *name, int count,
-                                int arrivals) {
+MlirValue role_mbarriers(struct roles *r, const char *name, int count,
+                         int arrivals) {
     MlirValue barriers =
         ir_mbarriers(&r->b, name, r->shared_bytes, count, arrivals);
     r->shared_bytes += 8 * count;
@@ -78,12 +79,12 @@ static void emit_shared(struct roles *r) {
     r->q_tiles = emit_tiles(r, r->q_load, q_slots);
     r->k_tiles = emit_tiles(r, r->k_load, r->stages);
     r->v_tiles = emit_tiles(r, r->v_load, r->stages);
-    r->q_full = emit_mbarriers(r, "q_full", q_slots, 1);
-    r->q_empty = emit_mbarriers(r, "q_empty", q_slots, 4);
-    r->k_full = emit_mbarriers(r, "k_full", r->stages, 1);
-    r->k_empty = emit_mbarriers(r, "k_empty", r->stages, 4 * r->consumers);
-    r->v_full = emit_mbarriers(r, "v_full", r->stages, 1);
-    r->v_empty = emit_mbarriers(r, "v_empty", r->stages, 4 * r->consumers);
+    r->q_full = role_mbarriers(r, "q_full", q_slots, 1);
+    r->q_empty = role_mbarriers(r, "q_empty", q_slots, 4);
+    r->k_full = role_mbarriers(r, "k_full", r->stages, 1);
+    r->k_empty = role_mbarriers(r, "k_empty", r->stages, 4 * r->consumers);
+    r->v_full = role_mbarriers(r, "v_full", r->stages, 1);
+    r->v_empty = role_mbarriers(r, "v_empty", r->stages, 4 * r->consumers);
     if (r->is_list) {
         int64_t stages = r->stages;
         int bytes = (4 * r->stages + 15) / 16 * 16;
@@ -95,12 +96,14 @@ static void emit_shared(struct roles *r) {
         place.byte_offset += bytes;
         r->entry_classes = ir_shared(b, words, &place);
         r->shared_bytes += 2 * bytes;
+        role_found_ring(r);
     }
     if (!mlirValueIsNull(r->counter)) {
         int64_t words = DRAWN_SLOTS * (1 + (int64_t)r->coordinates.count);
-        r->drawn_full = emit_mbarriers(r, "drawn_full", DRAWN_SLOTS, 1);
-        r->drawn_empty =
-            emit_mbarriers(r, "drawn_empty", DRAWN_SLOTS, 4 * r->consumers);
+        /* Of a list the producer is told too. */
+        r->drawn_full = role_mbarriers(r, "drawn_full", DRAWN_SLOTS, 1);
+        r->drawn_empty = role_mbarriers(r, "drawn_empty", DRAWN_SLOTS,
+                                        4 * r->consumers + r->is_list);
         struct ir_shared place = {.name = "drawn_tiles",
                                   .byte_offset = r->shared_bytes};
         r->drawn = ir_shared(
@@ -110,8 +113,10 @@ static void emit_shared(struct roles *r) {
     struct ir_if first =
         ir_if_begin(b, ir_cmpi(b, IR_EQ, ir_thread_id(b), role_number(r, 0)),
                     NULL, 0, false);
-    MlirValue all[] = {r->q_full, r->q_empty, r->k_full,     r->k_empty,
-                       r->v_full, r->v_empty, r->drawn_full, r->drawn_empty};
+    MlirValue all[] = {r->q_full,     r->q_empty,     r->k_full,
+                       r->k_empty,    r->v_full,      r->v_empty,
+                       r->found_full, r->found_empty, r->drawn_full,
+                       r->drawn_empty};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (!mlirValueIsNull(all[i]))
             ir_mbarrier_init(b, all[i]);
