@@ -44,19 +44,22 @@ MlirValue consume_finish_qk(struct roles *r, MlirValue s, MlirValue k_ring[2]) {
     return s;
 }
 
-/* S = Q·K^T, and P·V of the block before while it runs; waits for S and gives K
- * back. `in_flight` receives the accumulator. */
+/* S = Q·K^T, and P·V of the block before while it runs; reads what stands
+ * beside K (`listed`, may be NULL); waits for S and gives K back. `in_flight`
+ * receives the accumulator. */
 static MlirValue issue_qk(struct roles *r, const MlirValue carried[C_COUNT],
-                          MlirValue *in_flight) {
+                          struct listed *listed, MlirValue *in_flight) {
     struct ir_builder *b = &r->b;
     struct ring k = {carried[C_KS], carried[C_KP]},
                 v = {carried[C_VS], carried[C_VP]};
-    if (!r->is_list)
+    if (!r->is_list || listed)
         ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
     role_take_turn(r);
     MlirValue s = consume_start_qk(r, r->q_slot, k);
     *in_flight = issue_pv(r, carried[C_P], carried[C_ACC], v);
     role_pass_turn(r);
+    if (listed)
+        *listed = consume_read_listed(r, k);
     s = ir_wgmma_wait(b, s, 1);
     ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
     return s;
@@ -143,12 +146,11 @@ static bool take_other_condition(struct scope *scope, MlirOperation op) {
     return false;
 }
 
-/* One block, `scope` having the images of the loop counter or entry.  `peeled`:
- * of a first block; NULL for others. */
 void consume_block(struct roles *r, struct scope *scope,
-                   MlirValue carried[C_COUNT], const struct peeled *peeled) {
+                   MlirValue carried[C_COUNT], const struct peeled *peeled,
+                   struct listed *late) {
     bool is_first = peeled != NULL;
-    MlirValue in_flight = {NULL};
+    MlirValue in_flight = {NULL}, scores = {NULL};
     struct ring own = {carried[C_KS], carried[C_KP]}; /* of this block */
     MlirValue old_acc = mlirBlockGetArgument(
         r->loop_body, (intptr_t)(r->state + STATE_ACC + !r->is_list));
@@ -163,6 +165,10 @@ void consume_block(struct roles *r, struct scope *scope,
     if (is_first) {
         ir_map_set(scope->inner, ir_operand(r->pv, 2), carried[C_ACC]);
         ir_map_set(scope->inner, old_acc, carried[C_ACC]);
+    }
+    if (late) {
+        scores = issue_qk(r, carried, late, &in_flight);
+        consume_set_listed(r, scope, *late);
     }
     struct ir_map *found = ir_map_create(r->b.arena);
     MlirOperation op = mlirBlockGetFirstOperation(r->loop_body);
@@ -188,8 +194,9 @@ void consume_block(struct roles *r, struct scope *scope,
         if (is_first && mlirOperationEqual(op, r->qk)) {
             ir_map_set(scope->inner, ir_result(op, 0), peeled->scores);
         } else if (mlirOperationEqual(op, r->qk)) {
-            MlirValue s = issue_qk(r, carried, &in_flight);
-            ir_map_set(scope->inner, ir_result(op, 0), s);
+            if (!late)
+                scores = issue_qk(r, carried, NULL, &in_flight);
+            ir_map_set(scope->inner, ir_result(op, 0), scores);
             struct ring k = role_ring_next(r, own, r->stages);
             carried[C_KS] = k.stage, carried[C_KP] = k.parity;
         } else {

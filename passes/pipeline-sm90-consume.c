@@ -41,7 +41,7 @@ static void consume_counted(struct roles *r, const struct scope *tile,
     MlirValue iv = mlirBlockGetArgument(r->loop_body, 0);
     struct scope first = {ir_map_create(b->arena), tile->inner};
     ir_map_set(first.inner, iv, extent->begin);
-    consume_block(r, &first, carried, &(struct peeled){s, {NULL}});
+    consume_block(r, &first, carried, &(struct peeled){s, {NULL}}, NULL);
     struct ir_for loop = ir_for_begin(b, ir_addi(b, extent->begin, one),
                                       extent->end, one, carried, C_COUNT);
     role_name_section(r, loop.op, consume_mainloop_title);
@@ -49,7 +49,7 @@ static void consume_counted(struct roles *r, const struct scope *tile,
         carried[i] = ir_for_arg(&loop, i);
     struct scope block = {ir_map_create(b->arena), tile->inner};
     ir_map_set(block.inner, iv, loop.iv);
-    consume_block(r, &block, carried, NULL);
+    consume_block(r, &block, carried, NULL, NULL);
     ir_for_end(b, &loop, carried, C_COUNT);
     for (size_t i = 0; i < C_COUNT; i++)
         carried[i] = ir_result(loop.op, i);
@@ -61,6 +61,14 @@ static void consume_counted(struct roles *r, const struct scope *tile,
 
 /* Results of a tile: softmax state, then positions in the rings. */
 enum { T_ACC, T_M, T_L, T_KS, T_KP, T_VS, T_VP, T_QS, T_QP, T_COUNT };
+
+static struct extent open_extent(struct roles *r, MlirValue begin,
+                                 MlirValue end, MlirValue count) {
+    return (struct extent){.some = ir_cmpi(&r->b, IR_SGT, end, begin),
+                           .begin = begin,
+                           .end = end,
+                           .count = count};
+}
 
 /* From the head of a tile. */
 static struct extent counted_extent(struct roles *r, const struct scope *tile) {
@@ -170,31 +178,39 @@ static void write_rows(struct roles *r, struct scope *tile) {
         role_clone(r, tile, r->after.data[i]);
 }
 
-/* The own blocks of a tile that may be past the end.  Of a list only the first
- * block is known, which is waited for. */
+/* The own blocks of a tile that may be past the end, and of how many. */
+static struct extent look_ahead_counted(struct roles *r,
+                                        const struct tile_loop *at) {
+    struct ir_builder *b = &r->b;
+    MlirType i32 = ir_type_i32(b->context), types[3] = {i32, i32, i32};
+    MlirValue zero = role_number(r, 0);
+    struct ir_if exists =
+        ir_if_begin(b, role_tiles_exists(r, at), types, 3, true);
+    struct scope tile = role_tiles_head(r, at, r->consumer, false);
+    struct extent extent = counted_extent(r, &tile);
+    MlirValue found[3] = {extent.begin, extent.end, extent.count};
+    ir_if_else(b, &exists, found, 3);
+    ir_if_end(b, &exists, (MlirValue[]){zero, zero, zero}, 3);
+    return open_extent(r, ir_result(exists.op, 0), ir_result(exists.op, 1),
+                       ir_result(exists.op, 2));
+}
+
+/* Of a list only the first block is known, which is waited for. */
 static struct extent look_ahead(struct roles *r, const struct tile_loop *at,
                                 struct ring k) {
     struct ir_builder *b = &r->b;
     MlirType i32 = ir_type_i32(b->context), types[2] = {i32, i32};
     MlirValue zero = role_number(r, 0), none = role_number(r, -1);
+    if (!r->is_list)
+        return look_ahead_counted(r, at);
     struct ir_if exists =
         ir_if_begin(b, role_tiles_exists(r, at), types, 2, true);
-    if (r->is_list) {
-        struct listed first = consume_next_listed(r, k);
-        ir_if_else(b, &exists, (MlirValue[]){first.word, first.classes}, 2);
-        ir_if_end(b, &exists, (MlirValue[]){none, zero}, 2);
-        first.word = ir_result(exists.op, 0);
-        first.classes = ir_result(exists.op, 1);
-        return listed_extent(r, first);
-    }
-    struct scope tile = role_tiles_head(r, at, r->consumer, false);
-    struct extent extent = counted_extent(r, &tile);
-    ir_if_else(b, &exists, (MlirValue[]){extent.begin, extent.end}, 2);
-    ir_if_end(b, &exists, (MlirValue[]){zero, zero}, 2);
-    extent.begin = ir_result(exists.op, 0);
-    extent.end = ir_result(exists.op, 1);
-    extent.some = ir_cmpi(b, IR_SGT, extent.end, extent.begin);
-    return extent;
+    struct listed first = consume_next_listed(r, k);
+    ir_if_else(b, &exists, (MlirValue[]){first.word, first.classes}, 2);
+    ir_if_end(b, &exists, (MlirValue[]){none, zero}, 2);
+    first.word = ir_result(exists.op, 0);
+    first.classes = ir_result(exists.op, 1);
+    return listed_extent(r, first);
 }
 
 /* A tile whose first listed block is not own: seeks the first one that is and
@@ -284,19 +300,42 @@ static MlirValue start_tile(struct roles *r, struct extent *extent,
 }
 
 /* What goes round the loop over tiles behind the rings: the scores of the first
- * block, and what is beside it (lists). */
-enum { RINGS = T_COUNT - T_KS, SCORES = RINGS, WORD, CLASSES, MAX_ROUND };
+ * block; of a list what is beside it, else, where a consumer does not own all
+ * blocks, which ones it does: the head of a tile takes long to say. */
+enum { RINGS = T_COUNT - T_KS, SCORES = RINGS, EXTENT };
+enum { WORD = EXTENT, CLASSES };
+enum { BEGIN = EXTENT, END, PASSES, MAX_ROUND };
+
+/* Enters the extent of the tile behind; how many values go round. */
+static size_t set_round(struct roles *r, const struct extent *extent,
+                        MlirValue round[MAX_ROUND]) {
+    if (r->is_list) {
+        round[WORD] = extent->at.word, round[CLASSES] = extent->at.classes;
+        return CLASSES + 1;
+    }
+    round[BEGIN] = extent->begin, round[END] = extent->end;
+    round[PASSES] = extent->count;
+    return mlirOperationIsNull(r->own) ? EXTENT : MAX_ROUND;
+}
+
+static struct extent get_round(struct roles *r, const struct scope *tile,
+                               const MlirValue round[MAX_ROUND]) {
+    if (r->is_list)
+        return listed_extent(r, (struct listed){round[WORD], round[CLASSES]});
+    if (mlirOperationIsNull(r->own))
+        return counted_extent(r, tile);
+    return open_extent(r, round[BEGIN], round[END], round[PASSES]);
+}
 
 static void consume_tiles(struct roles *r) {
     MlirValue carried[T_COUNT], round[MAX_ROUND];
-    size_t count = r->is_list ? MAX_ROUND : WORD;
     for (size_t i = 0; i < RINGS; i++)
         carried[T_KS + i] = role_number(r, 0);
     struct ring k = {carried[T_KS], carried[T_KP]};
     struct tile_loop at = role_tiles_first(r);
     struct extent extent = look_ahead(r, &at, k);
     round[SCORES] = start_tile(r, &extent, NULL, carried);
-    round[WORD] = extent.at.word, round[CLASSES] = extent.at.classes;
+    size_t count = set_round(r, &extent, round);
     for (size_t i = 0; i < RINGS; i++)
         round[i] = carried[T_KS + i];
     struct tile_loop loop = role_tiles_begin(r, &at, round, count,
@@ -307,8 +346,7 @@ static void consume_tiles(struct roles *r) {
     for (size_t i = 0; i < RINGS; i++)
         carried[T_KS + i] = round[i];
     r->q_slot = role_q_slot(r, carried[T_QS], r->consumer);
-    struct listed listed = {round[WORD], round[CLASSES]};
-    extent = r->is_list ? listed_extent(r, listed) : counted_extent(r, &tile);
+    extent = get_round(r, &tile, round);
     consume_blocks(r, &tile, &extent, round[SCORES], carried);
     size_t results = r->is_list ? r->state : 0;
     for (size_t i = 0; i < 3; i++)
@@ -318,7 +356,7 @@ static void consume_tiles(struct roles *r) {
     at = role_tiles_next(r, &loop);
     extent = look_ahead(r, &at, k);
     round[SCORES] = start_tile(r, &extent, &tile, carried);
-    round[WORD] = extent.at.word, round[CLASSES] = extent.at.classes;
+    set_round(r, &extent, round);
     for (size_t i = 0; i < RINGS; i++)
         round[i] = carried[T_KS + i];
     role_tiles_end(r, &loop, &at, round);

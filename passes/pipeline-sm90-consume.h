@@ -29,9 +29,12 @@ MlirValue consume_start_qk(struct roles *r, MlirValue q_slot, struct ring k);
 /* Waits for it, nothing else being in flight; gives K back and moves on. */
 MlirValue consume_finish_qk(struct roles *r, MlirValue s, MlirValue k_ring[2]);
 /* One block, `scope` having the images of the loop counter or entry.  `peeled`:
- * of a first block; NULL for others. */
+ * of a first block; NULL for others.  `late`: not NULL for a listed block that
+ * is not known yet; receives what stands beside its K, read behind the issue
+ * of its products, which do not wait for it then. */
 void consume_block(struct roles *r, struct scope *scope,
-                   MlirValue carried[C_COUNT], const struct peeled *peeled);
+                   MlirValue carried[C_COUNT], const struct peeled *peeled,
+                   struct listed *late);
 /* The last P·V. */
 void consume_tail(struct roles *r, MlirValue carried[C_COUNT]);
 
@@ -39,8 +42,13 @@ void consume_tail(struct roles *r, MlirValue carried[C_COUNT]);
 
 /* Blocks of a list are others' only where each consumer has a class. */
 bool consume_has_skips(const struct roles *r);
+/* What stands beside K, which is there. */
+struct listed consume_read_listed(struct roles *r, struct ring k);
 /* Waits for the next block of the list. */
 struct listed consume_next_listed(struct roles *r, struct ring k);
+/* Enters a block's number and classes. */
+void consume_set_listed(struct roles *r, struct scope *block,
+                        struct listed listed);
 /* i1: is the block this consumer's? */
 MlirValue consume_is_own(struct roles *r, MlirValue classes);
 /* From block `at` on, which is not own, to the next own one (waited for) or the

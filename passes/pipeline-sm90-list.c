@@ -17,12 +17,15 @@ bool consume_has_skips(const struct roles *r) {
     return r->is_list && r->class_count > 1;
 }
 
-/* Waits for the next block of the list. */
-struct listed consume_next_listed(struct roles *r, struct ring k) {
+struct listed consume_read_listed(struct roles *r, struct ring k) {
     struct ir_builder *b = &r->b;
-    ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
     return (struct listed){ir_load_for_warp(b, r->entries, k.stage),
                            ir_load_for_warp(b, r->entry_classes, k.stage)};
+}
+
+struct listed consume_next_listed(struct roles *r, struct ring k) {
+    ir_mbarrier_wait(&r->b, r->k_full, k.stage, k.parity);
+    return consume_read_listed(r, k);
 }
 
 /* i1: is the block this consumer's, or the one after it (`from`: NEXT_CLASSES)?
@@ -44,8 +47,8 @@ static MlirValue is_last(struct roles *r, MlirValue word) {
                    role_number(r, 0));
 }
 
-static void set_listed(struct roles *r, struct scope *block,
-                       struct listed listed) {
+void consume_set_listed(struct roles *r, struct scope *block,
+                        struct listed listed) {
     MlirValue number = ir_shrui(&r->b, listed.word, role_number(r, 1));
     ir_map_set(block->inner, ir_result(r->entry, 0), number);
     ir_map_set(block->inner, ir_result(r->classes, 0), listed.classes);
@@ -89,6 +92,16 @@ void consume_seek_own(struct roles *r, bool in_tile, struct listed *at,
         rings[i] = ir_result(found.op, i);
 }
 
+/* Are captured tensors read in front of the products?  Then the block must be
+ * known there. */
+static bool reads_early(const struct roles *r) {
+    MlirOperation op = mlirBlockGetFirstOperation(r->loop_body);
+    for (; !mlirOperationEqual(op, r->qk); op = mlirOperationGetNextInBlock(op))
+        if (ir_is_op(op, "attn.read"))
+            return true;
+    return false;
+}
+
 /* The first block `at` of a run and the own ones that follow it, the last P·V
  * included.  Replaces `at` by the last block of the run. */
 static void consume_run(struct roles *r, const struct scope *tile,
@@ -97,8 +110,8 @@ static void consume_run(struct roles *r, const struct scope *tile,
     enum { WORD = C_COUNT, CLASSES, COUNT };
     struct ir_builder *b = &r->b;
     struct scope first = {ir_map_create(b->arena), tile->inner};
-    set_listed(r, &first, *at);
-    consume_block(r, &first, carried, peeled);
+    consume_set_listed(r, &first, *at);
+    consume_block(r, &first, carried, peeled, NULL);
     MlirValue values[COUNT];
     for (size_t i = 0; i < C_COUNT; i++)
         values[i] = carried[i];
@@ -113,11 +126,16 @@ static void consume_run(struct roles *r, const struct scope *tile,
     ir_while_do(b, &loop, more, values, COUNT);
     for (size_t i = 0; i < COUNT; i++)
         values[i] = ir_while_arg(&loop, 1, i);
-    struct listed listed =
-        consume_next_listed(r, (struct ring){values[C_KS], values[C_KP]});
     struct scope block = {ir_map_create(b->arena), tile->inner};
-    set_listed(r, &block, listed);
-    consume_block(r, &block, values, NULL);
+    struct listed listed;
+    if (reads_early(r)) {
+        listed =
+            consume_next_listed(r, (struct ring){values[C_KS], values[C_KP]});
+        consume_set_listed(r, &block, listed);
+        consume_block(r, &block, values, NULL, NULL);
+    } else {
+        consume_block(r, &block, values, NULL, &listed);
+    }
     values[WORD] = listed.word, values[CLASSES] = listed.classes;
     ir_while_end(b, &loop, values, COUNT);
     for (size_t i = 0; i < C_COUNT; i++)

@@ -110,8 +110,8 @@ struct tile_loop {
                                    the next one */
 };
 
-/* Who does not draw: the first tile of the CTA, at the builder's place.  It may be past
- * the end, like the next: then role_tiles_exists is false. */
+/* Who does not draw: the first tile of the CTA, at the builder's place.  It may
+ * be past the end, like the next: then role_tiles_exists is false. */
 struct tile_loop role_tiles_first(struct roles *r);
 /* The tile behind `at`, to be taken once in each pass of the loop. */
 struct tile_loop role_tiles_next(struct roles *r, const struct tile_loop *at);
@@ -127,8 +127,8 @@ struct tile_loop role_tiles_begin(struct roles *r,
 MlirValue role_tiles_arg(const struct tile_loop *loop, size_t i);
 /* The same behind role_tiles_end. */
 MlirValue role_tiles_result(const struct tile_loop *loop, size_t i);
-/* Outside the consumers, in front of the loop: copies quotients of what all tiles share, and
- * what they need. */
+/* Outside the consumers, in front of the loop: copies quotients of what all
+ * tiles share, and what they need. */
 void role_tiles_fix_quotients(struct roles *r);
 /* What stands in front of the key loop, for the tile of the loop.  `leads`: in
  * the role that draws. */

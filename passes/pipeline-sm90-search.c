@@ -30,8 +30,8 @@ void role_found_ring(struct roles *r) {
     r->found_empty = role_mbarriers(r, "found_empty", FOUND_SLOTS, 1);
     struct ir_shared place = {.name = "found_blocks",
                               .byte_offset = r->shared_bytes};
-    r->found =
-        ir_shared(b, ir_type_shared(ir_type_i32(b->context), 1, &words), &place);
+    r->found = ir_shared(b, ir_type_shared(ir_type_i32(b->context), 1, &words),
+                         &place);
     r->shared_bytes += (int)words * 4;
 }
 
@@ -174,8 +174,8 @@ static void search_tile(struct roles *r, struct scope *tile,
 void role_search(struct roles *r) {
     MlirValue zero = role_number(r, 0);
     MlirValue position[2] = {zero, zero};
-    struct tile_loop loop = role_tiles_begin(
-        r, NULL, position, 2, "search: the blocks of each tile");
+    struct tile_loop loop = role_tiles_begin(r, NULL, position, 2,
+                                             "search: the blocks of each tile");
     struct scope tile = role_tiles_head(r, &loop, zero, true);
     for (size_t i = 0; i < 2; i++)
         position[i] = role_tiles_arg(&loop, i);

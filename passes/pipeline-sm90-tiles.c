@@ -263,8 +263,8 @@ static void begin_drawing(struct roles *r, struct tile_loop *loop,
         loop->next = draw_tile(r);
 }
 
-/* The loop of another role: the position of the next record, then the words of the
- * tile to do.  The first record is read in front of the loop. */
+/* The loop of another role: the position of the next record, then the words of
+ * the tile to do.  The first record is read in front of the loop. */
 static void begin_receiving(struct roles *r, struct tile_loop *loop,
                             MlirValue *values) {
     struct ir_builder *b = &r->b;
@@ -358,9 +358,8 @@ MlirValue role_tiles_result(const struct tile_loop *loop, size_t i) {
 struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,
                              MlirValue consumer, bool leads) {
     bool draws = !mlirValueIsNull(r->counter);
-    struct scope scope =
-        tile_head(r, loop->tile, consumer,
-                  draws && !leads ? loop->words + 1 : NULL);
+    struct scope scope = tile_head(r, loop->tile, consumer,
+                                   draws && !leads ? loop->words + 1 : NULL);
     MlirValue words[MAX_WORDS] = {loop->tile};
     for (size_t i = 0; i < r->coordinates.count; i++)
         words[i + 1] = role_image(&scope, ir_result(r->coordinates.data[i], 0));

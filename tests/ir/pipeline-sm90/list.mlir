@@ -1,43 +1,73 @@
 // RUN: attnc --run-pass=tile,cse,online-softmax,fold-scale,cse,rescale,pipeline,cse %s | FileCheck %s
-// A mask without dense bounds: the producer warp searches one block ahead of its copies and
-// writes words (entry, last) and classes beside K, which a lane has found for all three
-// consumers; -1 stands for a tile without blocks.  The consumers' loop ends at the last one
-// or in front of one that is not own, and holds nothing of the search; those are skipped up
-// to the next own one, whose scores start another run with a rescaled accumulator.  Tiles are drawn; each goes to
-// the consumers as a record of its number and coordinates, -1 at the end.  The last V of a
-// tile is copied behind the first search of the next one, that of the last tile at the end.
+// A mask without dense bounds.  The producer, one thread, takes tiles and blocks from the
+// search: K with the record beside it, Q behind the first, V of the block before, the last V
+// at the end of the tile; a tile without blocks takes the record and a slot of V.  The search,
+// a whole warp, draws tiles, names them to the other roles (number and coordinates, -1 at the
+// end), and is one block ahead of its records (entry, last; classes, which a lane has found
+// for all three consumers; -1 stands for a tile without blocks): all lanes wait for a slot,
+// one writes.  The consumers' loop ends at the last block or in front of one that is not own,
+// and holds nothing of the search; those are skipped up to the next own one, whose scores
+// start another run with a rescaled accumulator.  A record is read behind the products' issue.
 
 // CHECK-LABEL: func.func @a(
 // CHECK-SAME: attn.arg = "workspace:0", attn.workspace_bytes = ["4"], attn.workspace_zeroed
 // CHECK-SAME: attn.order = "dynamic"
 // CHECK-DAG: %[[ENTRIES:.*]] = "attn.shared"() {byte_offset = {{.*}}, name = "block_entries"}
 // CHECK-DAG: %[[CLASSES:.*]] = "attn.shared"() {byte_offset = {{.*}}, name = "block_classes"}
+// CHECK-DAG: %[[FOUND:.*]] = "attn.shared"() {byte_offset = {{.*}}, name = "found_blocks"}
+// CHECK-DAG: %[[FOUND_FULL:.*]] = "attn.mbarriers"() {arrivals = 1 : i32, {{.*}}name = "found_full"}
+// CHECK-DAG: %[[FOUND_EMPTY:.*]] = "attn.mbarriers"() {arrivals = 1 : i32, {{.*}}name = "found_empty"}
+// CHECK-DAG: %[[DRAWN_FULL:.*]] = "attn.mbarriers"() {arrivals = 1 : i32, {{.*}}name = "drawn_full"}
+// CHECK-DAG: %[[DRAWN_EMPTY:.*]] = "attn.mbarriers"() {arrivals = 13 : i32, {{.*}}name = "drawn_empty"}
 // CHECK-DAG: %[[DRAWN:.*]] = "attn.shared"() {byte_offset = {{.*}}, name = "drawn_tiles"}
 // CHECK: "attn.set_max_registers"() {action = "decrease"
+// CHECK: "attn.mbarrier_wait"(%[[DRAWN_FULL]],
+// CHECK: memref.load %[[DRAWN]]
+// CHECK: "attn.mbarrier_arrive"(%[[DRAWN_EMPTY]], {{.*}}) {single}
 // CHECK: scf.while
-// CHECK: "attn.atomic_inc"
-// CHECK: "attn.uniform"
+// CHECK: "attn.mbarrier_wait"(%[[FOUND_FULL]],
+// CHECK: memref.load %[[FOUND]]
+// CHECK: memref.load %[[FOUND]]
+// CHECK: "attn.mbarrier_arrive"(%[[FOUND_EMPTY]], {{.*}}) {single}
+// CHECK: scf.if
+// CHECK: memref.store {{.*}}, %[[ENTRIES]]
+// CHECK: memref.store {{.*}}, %[[CLASSES]]
+// CHECK: "attn.tma_load"(%arg1
+// CHECK-COUNT-3: "attn.tma_load"(%arg0
+// CHECK: scf.while
+// CHECK: scf.condition
+// CHECK: memref.load %[[FOUND]]
+// CHECK: "attn.tma_load"(%arg1
+// CHECK: "attn.tma_load"(%arg2
+// CHECK: scf.yield
+// CHECK: "attn.tma_load"(%arg2
+// CHECK: } else {
+// CHECK: memref.store {{.*}}, %[[ENTRIES]]
+// CHECK: "attn.mbarrier_arrive"({{.*}}) {single}
+// CHECK: "attn.mbarrier_arrive"({{.*}}) {single}
+// CHECK: memref.load %[[DRAWN]]
+// CHECK-NOT: attn.tma_load
+// CHECK: "attn.mbarrier_wait"(%[[DRAWN_EMPTY]],
+// CHECK-NEXT: scf.if
 // CHECK: memref.store {{.*}}, %[[DRAWN]]
 // CHECK: scf.while
 // CHECK: scf.while
 // CHECK: "attn.ballot"
 // CHECK-NOT: "attn.ballot"
 // CHECK: "attn.lane_value"
-// CHECK: memref.store {{.*}}, %[[ENTRIES]]
-// CHECK: memref.store {{.*}}, %[[CLASSES]]
-// CHECK: "attn.tma_load"(%arg1
-// CHECK: "attn.tma_load"(%arg2
-// CHECK: "attn.tma_load"(%arg0
-// CHECK: } else {
-// CHECK: "attn.tma_load"(%arg2
+// CHECK: "attn.mbarrier_wait"(%[[FOUND_EMPTY]],
+// CHECK-NEXT: scf.if
+// CHECK: memref.store {{.*}}, %[[FOUND]]
+// CHECK: memref.store {{.*}}, %[[FOUND]]
+// CHECK: "attn.mbarrier_arrive"(%[[FOUND_FULL]], {{.*}}) {single}
 // CHECK: scf.condition
 // CHECK: math.cttz
 // CHECK: scf.yield
-// CHECK-NOT: attn.tma_load
-// CHECK: memref.store %c-1_i32{{.*}}, %[[ENTRIES]]
-// CHECK: "attn.mbarrier_arrive"({{.*}}) {single}
+// CHECK: memref.store %c-1_i32{{.*}}, %[[FOUND]]
+// CHECK: "attn.atomic_inc"
+// CHECK: "attn.uniform"
 // CHECK: memref.store %c-1_i32{{.*}}, %[[DRAWN]]
-// CHECK: "attn.tma_load"(%arg2
+// CHECK-NOT: attn.tma_load
 // CHECK: "attn.set_max_registers"() {action = "increase"
 // CHECK-NOT: attn.ballot
 // CHECK-NOT: math.cttz
@@ -49,10 +79,10 @@
 // CHECK: scf.if %[[AGAIN]] -> (vector<64x64xf32>)
 // CHECK: scf.while
 // CHECK: scf.condition
-// CHECK: memref.load %[[ENTRIES]]
-// CHECK: memref.load %[[CLASSES]]
 // CHECK: "attn.wgmma"({{.*}}) {transpose_b}
 // CHECK: "attn.wgmma"({{.*}}) :
+// CHECK: memref.load %[[ENTRIES]]
+// CHECK: memref.load %[[CLASSES]]
 // CHECK: "attn.wgmma"({{.*}}) :
 // CHECK: memref.load %[[ENTRIES]]
 // CHECK: scf.while
