@@ -150,7 +150,9 @@ static int choose_consumers(const struct schedule_problem *problem, int dim) {
     return dim <= 64 && problem->has_window && is_plain(problem) ? 4 : 3;
 }
 
-/* Of ragged rows narrow blocks waste less; quotients take registers, too. */
+/* Narrow blocks waste less of ragged rows and on the diagonal, and leave room
+ * for more stages; a score function's row values and constants are worth wider
+ * ones.  Quotients take registers. */
 static int choose_keys(const struct schedule_problem *problem, int dim,
                        int consumers) {
     bool narrow = problem->has_window || problem->reads_positions ||
@@ -158,9 +160,11 @@ static int choose_keys(const struct schedule_problem *problem, int dim,
     /* Each key's place in its word takes what wider blocks' scores leave. */
     if (consumers == 4 || problem->reads_words)
         return 64;
+    if (dim > 128)
+        return problem->has_score || problem->element_reads ? 128 : 64;
     if (consumers < 3 || (dim <= 64 && !narrow))
         return 128;
-    return is_ragged(problem) ? 64 : 80;
+    return problem->has_score && !is_ragged(problem) ? 80 : 64;
 }
 
 /* Consumers and key tile; `wish` has what is pinned, 0 where nothing is. */
@@ -182,13 +186,14 @@ static void choose_tile(const struct schedule_problem *problem,
     }
 }
 
-/* Small blocks need more of them under way. */
+/* Small blocks need more of them under way; of long rows a second buffer of Q
+ * is worth more than a third stage. */
 static void choose_stages(const struct schedule_problem *problem,
                           const struct target_limits *target,
                           struct schedule_plan *plan) {
     bool narrow = problem->head_dim_qk <= 64 && problem->head_dim_v <= 64;
     int wanted = narrow ? 4 : 2;
-    if (plan->tile_n <= 64)
+    if (plan->tile_n <= 64 && wider_dim(problem) <= 128)
         wanted *= 2;
     for (plan->stages = wanted; plan->stages > 1; plan->stages--) {
         account(problem, plan);
@@ -217,10 +222,10 @@ static void choose_q_stages(const struct schedule_problem *problem,
  * under a mask (H200). */
 static const struct pair {
     int dim, first_n, second_m, full, masked;
-} pairs[] = {{64, 128, 256, 103, 100},
+} pairs[] = {{64, 128, 256, 103, 98},
              {64, 128, 128, 111, 111},
-             {128, 64, 128, 106, 106},
-             {128, 128, 128, 108, 104}};
+             {128, 64, 128, 108, 107},
+             {128, 128, 128, 108, 105}};
 
 /* The tile of packed heads, where the first kernel's is taller: the fewest rows
  * that keep two consumers busy. */
@@ -249,24 +254,41 @@ static void choose_second(const struct schedule_problem *problem,
 }
 
 /* Waves of tiles of `rows` rows, times the time of one. */
+static size_t wave_words(int rows, int percent, struct arena *arena,
+                         const char **out_words) {
+    const char *words[] = {"q_len",   arena_printf(arena, "%d", rows),
+                           "ceildiv", "heads",
+                           "mul",     "batch",
+                           "mul",     "sm_count",
+                           "ceildiv", arena_printf(arena, "%d", rows * percent),
+                           "mul"};
+    memcpy(out_words, words, sizeof words);
+    return sizeof words / sizeof words[0];
+}
+
+/* Under a mask tiles take from little to much time and are drawn the longest
+ * first, so that multiprocessors end nearly together: time goes with the rows,
+ * a tile that is not full counting half of what it lacks, and is not less than
+ * that of the longest tile, which takes twice the mean. */
+static size_t drawn_words(int rows, int percent, struct arena *arena,
+                          const char **out_words) {
+    const char *tile = arena_printf(arena, "%d", rows);
+    const char *words[] = {"q_len", "q_len",    tile,    "ceildiv", tile,
+                           "mul",   "add",      "heads", "mul",     "batch",
+                           "mul",   "sm_count", NULL,    "mul",     "max",
+                           NULL,    "mul"};
+    enum { COUNT = sizeof words / sizeof words[0] };
+    words[COUNT - 5] = arena_printf(arena, "%d", 4 * rows);
+    words[COUNT - 2] = arena_printf(arena, "%d", percent);
+    memcpy(out_words, words, sizeof words);
+    return COUNT;
+}
+
 static size_t cost_words(const struct schedule_problem *problem, int rows,
                          int percent, struct arena *arena,
                          const char **out_words) {
-    const char *tile = arena_printf(arena, "%d", rows);
-    const char *words[] = {"q_len",   tile,  "ceildiv",  "heads",   "mul",
-                           "batch",   "mul", "sm_count", "ceildiv", "kv_len",
-                           "1048576", "min", /* no overflow */
-                           tile,      "add", "mul",      NULL,      "mul"};
-    enum { COUNT = sizeof words / sizeof words[0] };
-    words[COUNT - 2] = arena_printf(arena, "%d", rows * percent);
-    size_t count = 0;
-    for (size_t i = 0; i < COUNT; i++) {
-        /* Under a mask a tile's last blocks are half lost on its diagonal. */
-        bool diagonal = i == COUNT - 5 || i == COUNT - 4;
-        if (!diagonal || problem->has_mask)
-            out_words[count++] = words[i];
-    }
-    return count;
+    return problem->has_mask ? drawn_words(rows, percent, arena, out_words)
+                             : wave_words(rows, percent, arena, out_words);
 }
 
 /* Which of the kernels with a tile of their own runs. */

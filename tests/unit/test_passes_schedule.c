@@ -126,9 +126,13 @@ Test(schedule, roles_by_mask_and_scores) {
         int second_m;
     };
     static const struct row rows[] = {
-        {"plain", {0}, 128, 192, 80, 2, true, 128},
+        {"plain", {0}, 128, 192, 64, 4, true, 128},
         {"plain", {0}, 64, 192, 128, 4, true, 256},
-        {"plain", {0}, 256, 128, 80, 2, true, 0},
+        {"plain", {0}, 192, 128, 64, 2, true, 0},
+        {"plain", {0}, 256, 128, 64, 2, true, 0},
+        {"window", {.has_window = true}, 256, 128, 64, 2, true, 0},
+        {"scores", {.has_score = true}, 192, 128, 112, 2, true, 0},
+        {"scores", {.has_score = true}, 256, 128, 80, 2, true, 0},
         {"scores", {.has_score = true}, 128, 192, 80, 2, true, 128},
         {"scores", {.has_score = true}, 64, 192, 128, 4, true, 128},
         {"scores by key",
