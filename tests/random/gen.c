@@ -263,8 +263,10 @@ static void choose_shape(struct gen_spec *spec, struct rng *rng) {
 
 /* Pinned schedules; those that a target cannot have are dropped by the driver. */
 static void choose_schedule(struct gen_spec *spec, struct arena *arena, struct rng *rng) {
-    static const int rows[] = {64, 64, 128, 32}, columns[] = {32, 64, 64, 128, 16};
-    if (!rng_chance(rng, 25))
+    static const int rows[] = {64, 64, 128, 192, 32}, columns[] = {32, 64, 64, 128, 16};
+    static const char *const orders[] = {"linear", "lpt", "dynamic"};
+    static const char *const overlaps[] = {"intra", "pingpong"};
+    if (!rng_chance(rng, 30))
         return;
     if (rng_chance(rng, 25))
         spec->schedule = arena_printf(arena, "schedule { exp_poly %d%%; }",
@@ -272,6 +274,12 @@ static void choose_schedule(struct gen_spec *spec, struct arena *arena, struct r
     else if (rng_chance(rng, 40))
         spec->schedule = arena_printf(arena, "schedule { stages %d; }",
                                       (int)rng_range(rng, 1, 3));
+    else if (rng_chance(rng, 25))
+        spec->schedule = arena_printf(arena, "schedule { order %s; }", PICK(rng, orders));
+    else if (rng_chance(rng, 25))
+        spec->schedule = arena_printf(arena, "schedule { tile 128, %d; overlap %s; order %s; }",
+                                      PICK(rng, columns), PICK(rng, overlaps),
+                                      PICK(rng, orders));
     else
         spec->schedule = arena_printf(arena, "schedule { tile %d, %d; stages %d; }",
                                       PICK(rng, rows), PICK(rng, columns),
