@@ -146,26 +146,31 @@ static bool take_other_condition(struct scope *scope, MlirOperation op) {
     return false;
 }
 
+/* The argument of the key loop's body that carries acc, m or l. */
+static MlirValue state_argument(const struct roles *r, int which) {
+    size_t number = r->state + (size_t)which + !r->is_list;
+    return mlirBlockGetArgument(r->loop_body, (intptr_t)number);
+}
+
+/* Enters the maximum and the sum of the blocks before; of a first block the
+ * accumulator too, which no product has changed. */
+static void map_state(struct roles *r, struct scope *scope,
+                      const MlirValue carried[C_COUNT], bool is_first) {
+    ir_map_set(scope->inner, state_argument(r, STATE_M), carried[C_M]);
+    ir_map_set(scope->inner, state_argument(r, STATE_L), carried[C_L]);
+    if (!is_first)
+        return;
+    ir_map_set(scope->inner, ir_operand(r->pv, 2), carried[C_ACC]);
+    ir_map_set(scope->inner, state_argument(r, STATE_ACC), carried[C_ACC]);
+}
+
 void consume_block(struct roles *r, struct scope *scope,
                    MlirValue carried[C_COUNT], const struct peeled *peeled,
                    struct listed *late) {
     bool is_first = peeled != NULL;
     MlirValue in_flight = {NULL}, scores = {NULL};
     struct ring own = {carried[C_KS], carried[C_KP]}; /* of this block */
-    MlirValue old_acc = mlirBlockGetArgument(
-        r->loop_body, (intptr_t)(r->state + STATE_ACC + !r->is_list));
-    ir_map_set(scope->inner,
-               mlirBlockGetArgument(
-                   r->loop_body, (intptr_t)(r->state + STATE_M + !r->is_list)),
-               carried[C_M]);
-    ir_map_set(scope->inner,
-               mlirBlockGetArgument(
-                   r->loop_body, (intptr_t)(r->state + STATE_L + !r->is_list)),
-               carried[C_L]);
-    if (is_first) {
-        ir_map_set(scope->inner, ir_operand(r->pv, 2), carried[C_ACC]);
-        ir_map_set(scope->inner, old_acc, carried[C_ACC]);
-    }
+    map_state(r, scope, carried, is_first);
     if (late) {
         scores = issue_qk(r, carried, late, &in_flight);
         consume_set_listed(r, scope, *late);
@@ -188,7 +193,8 @@ void consume_block(struct roles *r, struct scope *scope,
             continue;
         if (mlirOperationEqual(op, r->exponent) && !is_first) {
             struct ring v = {carried[C_VS], carried[C_VP]};
-            ir_map_set(scope->inner, old_acc, finish_pv(r, in_flight, v));
+            ir_map_set(scope->inner, state_argument(r, STATE_ACC),
+                       finish_pv(r, in_flight, v));
             carried[C_VS] = own.stage, carried[C_VP] = own.parity;
         }
         if (is_first && mlirOperationEqual(op, r->qk)) {
