@@ -115,6 +115,30 @@ static const char helpers[] =
     "static inline int64_t attn_shr(int64_t a, int64_t n) { return a >> (n & 31); }\n"
     "#endif\n\n";
 
+static const char launch_helper[] =
+    "#ifndef ATTN_HEADER_LAUNCH\n"
+    "#define ATTN_HEADER_LAUNCH\n"
+    "/* Launches a kernel that waits itself for the work before it on the stream;\n"
+    " * `early`: it may begin while that ends. */\n"
+    "static inline CUresult attn_launch_early(CUfunction entry, unsigned grid, unsigned threads,\n"
+    "                                         unsigned shared, CUstream stream, void **params,\n"
+    "                                         int early) {\n"
+    "    CUlaunchAttribute attribute;\n"
+    "    CUlaunchConfig config;\n"
+    "    memset(&attribute, 0, sizeof attribute);\n"
+    "    memset(&config, 0, sizeof config);\n"
+    "    attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;\n"
+    "    attribute.value.programmaticStreamSerializationAllowed = 1;\n"
+    "    config.gridDimX = grid, config.gridDimY = config.gridDimZ = 1;\n"
+    "    config.blockDimX = threads, config.blockDimY = config.blockDimZ = 1;\n"
+    "    config.sharedMemBytes = shared;\n"
+    "    config.hStream = stream;\n"
+    "    config.attrs = &attribute;\n"
+    "    config.numAttrs = early ? 1 : 0;\n"
+    "    return cuLaunchKernelEx(&config, entry, params, NULL);\n"
+    "}\n"
+    "#endif\n\n";
+
 static const char map_helper[] =
     "#ifndef ATTN_HEADER_MAPS\n"
     "#define ATTN_HEADER_MAPS\n"
@@ -244,14 +268,24 @@ static void print_cubin(const struct writer *w, const unsigned char *bytes,
 }
 
 /* The kernel, and one field per tensor, parameter and size of a call. */
+static bool has_programmatic(const struct writer *w) {
+    for (size_t i = 0; i < w->info->entry_count; i++)
+        if (w->info->entries[i].programmatic)
+            return true;
+    return false;
+}
+
 static void print_structs(const struct writer *w) {
     struct strbuf *out = w->out;
     strbuf_printf(
         out,
         "struct %s_kernel {\n    CUmodule module;\n    CUfunction entries[%zu];\n"
-        "    int sm_count;\n};\n\nstruct %s_args {\n"
+        "    int sm_count;\n%s};\n\nstruct %s_args {\n"
         "    int32_t batch, heads, kv_heads, q_len, kv_len;\n",
-        w->name, w->info->entry_count, w->name);
+        w->name, w->info->entry_count,
+        has_programmatic(w) ? "    int early; /* launched before the work before it ends */\n"
+                            : "",
+        w->name);
     for (size_t i = 0; i < w->info->tensor_count; i++)
         strbuf_printf(
             out,
@@ -348,10 +382,20 @@ static void print_load(const struct writer *w) {
         "device);\n"
         "    if (result != CUDA_SUCCESS)\n"
         "        return result;\n"
+        "%s"
         "    result = cuModuleLoadData(&attn_kernel->module, %s_cubin);\n"
         "    if (result != CUDA_SUCCESS)\n"
         "        return result;\n",
-        w->info->target, w->name, w->name, w->name);
+        w->info->target, w->name, w->name,
+        has_programmatic(w)
+            ? "    /* Drivers before CUDA 12.3 do not capture such launches into graphs. */\n"
+              "    int version = 0;\n"
+              "    result = cuDriverGetVersion(&version);\n"
+              "    if (result != CUDA_SUCCESS)\n"
+              "        return result;\n"
+              "    attn_kernel->early = version >= 12030;\n"
+            : "",
+        w->name);
     for (size_t i = 0; i < w->info->entry_count; i++) {
         const struct kernel_entry *entry = &w->info->entries[i];
         strbuf_printf(
@@ -512,14 +556,38 @@ static void print_param(const struct writer *w,
     }
 }
 
-/* One launch in a block of its own. */
+/* The call itself, its parameters being in attn_params. */
+static void print_call(const struct writer *w, size_t index) {
+    const struct kernel_entry *entry = &w->info->entries[index];
+    if (entry->programmatic)
+        strbuf_printf(
+            w->out,
+            "        attn_result = attn_launch_early(attn_kernel->entries[%zu], "
+            "(unsigned)attn_grid, %d, %u,\n"
+            "                                        attn_stream, attn_params, "
+            "attn_kernel->early);\n",
+            index, entry->threads, entry->shared_bytes);
+    else
+        strbuf_printf(
+            w->out,
+            "        attn_result = cuLaunchKernel(attn_kernel->entries[%zu], "
+            "(unsigned)attn_grid, 1, 1,\n"
+            "                                     %d, 1, 1, %u, attn_stream,\n"
+            "                                     attn_params, NULL);\n",
+            index, entry->threads, entry->shared_bytes);
+}
+
+static const char refuse_bad[] =
+    "    if (attn_bad || attn_grid < 0 || attn_grid > INT32_MAX)\n"
+    "        return CUDA_ERROR_INVALID_VALUE;\n";
+
+/* One launch in a block of its own; of an empty grid nothing is prepared. */
 static void print_entry(const struct writer *w, size_t index) {
     const struct kernel_entry *entry = &w->info->entries[index];
     struct strbuf *out = w->out;
-    strbuf_printf(out,
-                  "    { /* %s */\n        int64_t attn_grid = ", entry->name);
+    strbuf_printf(out, "    /* %s */\n    attn_grid = ", entry->name);
     print_expr(w, &entry->grid_x);
-    strbuf_append(out, ";\n");
+    strbuf_printf(out, ";\n%s    if (attn_grid > 0) {\n", refuse_bad);
     for (size_t p = 0; p < entry->param_count; p++)
         print_param(w, &entry->params[p], p);
     strbuf_append(out, "        void *attn_params[] = {");
@@ -529,20 +597,13 @@ static void print_entry(const struct writer *w, size_t index) {
                       : p % 6 == 0 ? ",\n            "
                                    : ", ",
                       p);
-    strbuf_printf(
-        out,
-        "%s};\n"
-        "        if (attn_bad || attn_grid < 0 || attn_grid > INT32_MAX)\n"
-        "            return CUDA_ERROR_INVALID_VALUE;\n"
-        "        if (attn_grid > 0)\n"
-        "            attn_result = cuLaunchKernel(attn_kernel->entries[%zu], "
-        "(unsigned)attn_grid, 1, 1,\n"
-        "                                         %d, 1, 1, %u, attn_stream,\n"
-        "                                         attn_params, NULL);\n"
-        "        if (attn_result != CUDA_SUCCESS)\n"
-        "            return attn_result;\n    }\n",
-        entry->param_count == 0 ? "NULL" : "", index, entry->threads,
-        entry->shared_bytes);
+    strbuf_printf(out,
+                  "%s};\n        if (attn_bad)\n"
+                  "            return CUDA_ERROR_INVALID_VALUE;\n",
+                  entry->param_count == 0 ? "NULL" : "");
+    print_call(w, index);
+    strbuf_append(out, "        if (attn_result != CUDA_SUCCESS)\n"
+                       "            return attn_result;\n    }\n");
 }
 
 static void print_launch(const struct writer *w) {
@@ -559,7 +620,8 @@ static void print_launch(const struct writer *w) {
     print_locals(w, "attn_kernel->sm_count");
     strbuf_append(
         w->out,
-        "    CUresult attn_result = CUDA_SUCCESS;\n    (void)attn_workspace;\n");
+        "    CUresult attn_result = CUDA_SUCCESS;\n    int64_t attn_grid = 0;\n"
+        "    (void)attn_workspace;\n");
     print_checks(w);
     for (size_t i = 0; i < w->info->entry_count; i++)
         print_entry(w, i);
@@ -578,6 +640,8 @@ void header_write(const struct kernel_info *info, const void *cubin,
         "#include <stddef.h>\n#include <stdint.h>\n#include <string.h>\n\n",
         w.name, w.name);
     strbuf_append(out, helpers);
+    if (has_programmatic(&w))
+        strbuf_append(out, launch_helper);
     if (info->tensor_map_count > 0)
         strbuf_append(out, map_helper);
     print_cubin(&w, cubin, cubin_size);

@@ -119,6 +119,21 @@ static const char program[] =
     "*(CUdeviceptr *)p[9],\n"
     "               *(CUdeviceptr *)p[11]);\n"
     "    return CUDA_SUCCESS; }\n"
+    "#ifndef DRIVER\n#define DRIVER 12030\n#endif\n"
+    "CUresult cuDriverGetVersion(int *v) { *v = DRIVER; return CUDA_SUCCESS; "
+    "}\n"
+    "CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void "
+    "**p, void **x) {\n"
+    "    printf(\"%u attributes\", c->numAttrs);\n"
+    "    if (c->numAttrs == 1)\n"
+    "        printf(\" %d %d\", c->attrs->id == "
+    "CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,\n"
+    "               c->attrs->value.programmaticStreamSerializationAllowed);\n"
+    "    printf(\", \");\n"
+    "    return cuLaunchKernel(f, c->gridDimX, c->gridDimY, c->gridDimZ, "
+    "c->blockDimX,\n"
+    "        c->blockDimY, c->blockDimZ, c->sharedMemBytes, c->hStream, p, x); "
+    "}\n"
     "int main(void) {\n"
     "    struct sample_kernel kernel;\n"
     "    struct sample_args args = sample_args_init(2, 4, 2, 100, 130);\n"
@@ -152,8 +167,9 @@ static const char expected[] =
     "memset 200000 0 256\n"
     "summary <6 1 1> <128 1 1> 0 0x77 (nil) 60000 134 134 200100\n"
     "map 9 5 0x20000 [64 130 1 2 2] [128 128 16640 33280] [64 64 1] 3\n"
-    "attend <2 1 1> <256 1 1> 65536 0x77 (nil) 10000 30 25600 6400 64 130 64 1 "
-    "0 200000 40000\n"
+    "1 attributes 1 1, attend <2 1 1> <256 1 1> 65536 0x77 (nil) 10000 30 "
+    "25600 "
+    "6400 64 130 64 1 0 200000 40000\n"
     "launch 0\n"
     "ratio 1\n"
     "stride 1\n"
@@ -170,6 +186,32 @@ Test(header, launches_what_the_library_would) {
         run("gcc -std=c99 " WARNINGS " -isystem %s main.c -o main && ./main",
             include);
     cr_assert_str_eq(output, expected);
+}
+
+/* Graphs of older drivers do not take the attribute. */
+Test(header, launches_late_with_an_older_driver) {
+    const char *include = cuda_include();
+    write_header(sample_info(arena));
+    write_text("main.c", program);
+    const char *output = run("gcc -std=c99 -DDRIVER=12020 " WARNINGS
+                             " -isystem %s main.c -o main && ./main",
+                             include);
+    cr_assert_not_null(strstr(output, "\n0 attributes, attend <2 1 1>"));
+}
+
+/* No map is made for a kernel that does not run. */
+Test(header, prepares_nothing_for_an_empty_grid) {
+    const char *include = cuda_include();
+    struct kernel_info *info = sample_info(arena);
+    info->entries[SAMPLE_ATTEND].grid_x = size_expr_constant(arena, 0);
+    write_header(info);
+    write_text("main.c", program);
+    const char *output =
+        run("gcc -std=c99 " WARNINGS " -isystem %s main.c -o main && ./main",
+            include);
+    cr_assert_null(strstr(output, "map "));
+    cr_assert_null(strstr(output, "attend <"));
+    cr_assert_not_null(strstr(output, "launch 0\n"));
 }
 
 Test(header, packs_heads_into_a_box) {
