@@ -108,12 +108,14 @@ static void count_items(struct arena *arena, const struct attention *attention,
 /* ---- Units -------------------------------------------------------------- */
 
 /* Bytes through shared memory: the block is written once; K and V are read by
- * every warp, or once per warpgroup where the MMA takes them from there; Q is
- * read again for each block where it is not kept in registers. */
+ * every warp, or once per warpgroup where the MMA takes them from there (with
+ * roles that of a consumer; the producer reads nothing); Q is read again for
+ * each block where it is not kept in registers. */
 static double shared_bytes(const struct schedule_plan *plan,
                            const struct rates *rates, double block) {
-    double readers =
-        rates->shared_operands ? (plan->warps + 3) / 4 : plan->warps;
+    double warpgroups =
+        plan->consumers > 0 ? plan->consumers : (plan->warps + 3) / 4;
+    double readers = rates->shared_operands ? warpgroups : plan->warps;
     double q = plan->q_registers ? 0 : plan->shared_q;
     return block * (1 + readers) + q;
 }

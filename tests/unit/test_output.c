@@ -94,6 +94,22 @@ Test(account, units) {
     arena_destroy(arena);
 }
 
+/* With roles the producer's warpgroup reads nothing: K and V once in, once out
+ * for each of the three consumers, Q for each block. */
+Test(account, consumers_read) {
+    struct arena *arena = arena_create();
+    const struct schedule_plan plan = {.target = "sm_90a",
+                                       .tile_m = 192,
+                                       .tile_n = 128,
+                                       .consumers = 3,
+                                       .warps = 16,
+                                       .shared_q = 192 * 64 * 2};
+    struct account a = account_of(arena, attention_of(arena, ""), &plan);
+    cr_expect_eq(a.amount[UNIT_SHARED], 4 * 128 * 128 * 2 + 192 * 64 * 2);
+    cr_expect_eq(a.bound, UNIT_MMA);
+    arena_destroy(arena);
+}
+
 /* Every tile's class against its pairs, counted one by one. */
 Test(block_map, classes) {
     struct arena *arena = arena_create();
