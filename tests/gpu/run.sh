@@ -33,11 +33,11 @@ for target in $targets; do
     grep '^FAIL' "$out/e2e-$target.txt" | cut -c1-300 | head -40
 done
 
-# Sanitizers on a selection that covers: plain loop, window bounds, summaries and lists,
+# Sanitizers on a selection that covers: plain loop, window bounds, summaries and lists, runs,
 # block table, score with a table, soft-cap with D 256, padded head dimension, Dqk != Dv.
 sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda*/bin/compute-sanitizer \
     /usr/local/cuda*/compute-sanitizer/compute-sanitizer 2>/dev/null | head -1)
-selection=causal,sliding_window,document,block_sparse,relative_bias,gemma2_local,pair_bias,mla_prefill
+selection=causal,sliding_window,document,block_sparse,sink_window,relative_bias,gemma2_local,pair_bias,mla_prefill
 : >"$out/sanitizer.txt"
 if [ -n "$sanitizer" ]; then
     for target in $targets; do
