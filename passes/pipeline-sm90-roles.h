@@ -60,7 +60,7 @@ struct roles {
     MlirValue found, found_full, found_empty; /* list: records of the search */
     bool one_thread; /* the role being built is a thread, not a warp */
     MlirValue warp, elected, consumer;
-    struct scope fixed; /* producer: quotients that all tiles share */
+    struct scope fixed; /* producer, search: quotients that all tiles share */
     MlirValue q_slot; /* consumer: of the tile in work */
     MlirValue own_turn, next_turn; /* consumer: named barriers (pingpong) */
     int shared_bytes;

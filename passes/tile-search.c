@@ -17,8 +17,8 @@
  *     entry = base + 32 - lane
  *     classes = those of the lane; attn.classes = {how many, bits of each}
  *
- * `pipeline` gives the search to the producer warp and hands entry and classes
- * to the consumers beside the K block; one whose `own` is 0 skips it.
+ * `pipeline` gives the search to a warp beside the producer, and the consumers
+ * get entry and classes beside the K block; one whose `own` is 0 skips it.
  *
  * Not here: kernels without roles (tile-list.c). */
 #include "ir/build_sm90.h"
