@@ -36,11 +36,9 @@ MlirValue consume_start_qk(struct roles *r, MlirValue q_slot, struct ring k) {
 }
 
 MlirValue consume_finish_qk(struct roles *r, MlirValue s, MlirValue k_ring[2]) {
-    struct ring k = {k_ring[0], k_ring[1]};
     s = ir_wgmma_wait(&r->b, s, 0);
-    ir_mbarrier_arrive(&r->b, r->k_empty, k.stage, false);
-    k = role_ring_next(r, k, r->stages);
-    k_ring[0] = k.stage, k_ring[1] = k.parity;
+    ir_mbarrier_arrive(&r->b, r->k_empty, k_ring[0], false);
+    role_ring_advance(r, k_ring, r->stages);
     return s;
 }
 
@@ -223,6 +221,5 @@ void consume_tail(struct roles *r, MlirValue carried[C_COUNT]) {
     ir_wgmma_fence(&r->b);
     MlirValue acc = issue_pv(r, carried[C_P], carried[C_ACC], v);
     carried[C_ACC] = finish_pv(r, acc, v);
-    v = role_ring_next(r, v, r->stages);
-    carried[C_VS] = v.stage, carried[C_VP] = v.parity;
+    role_ring_advance(r, carried + C_VS, r->stages);
 }

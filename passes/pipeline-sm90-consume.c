@@ -72,14 +72,11 @@ static struct extent open_extent(struct roles *r, MlirValue begin,
 
 /* From the head of a tile. */
 static struct extent counted_extent(struct roles *r, const struct scope *tile) {
-    struct extent extent = {.begin = role_number(r, 0)};
-    extent.count = extent.end = role_image(tile, ir_operand(r->loop, 1));
-    if (!mlirOperationIsNull(r->own)) {
-        extent.begin = role_image(tile, ir_operand(r->own, 0));
-        extent.end = role_image(tile, ir_operand(r->own, 1));
-    }
-    extent.some = ir_cmpi(&r->b, IR_SGT, extent.end, extent.begin);
-    return extent;
+    MlirValue count = role_image(tile, ir_operand(r->loop, 1));
+    if (mlirOperationIsNull(r->own))
+        return open_extent(r, role_number(r, 0), count, count);
+    return open_extent(r, role_image(tile, ir_operand(r->own, 0)),
+                       role_image(tile, ir_operand(r->own, 1)), count);
 }
 
 static struct extent listed_extent(struct roles *r, struct listed at) {

@@ -22,28 +22,47 @@ static int tile_bytes(MlirValue tiles) {
     return (int)(ir_extent(type, 1) * ir_extent(type, 2)) * 2;
 }
 
-/* The copy of `load` whose first row is `row` into slot `slot`, announced on
- * `full`. */
-static void emit_copy(struct roles *r, struct scope *scope, MlirOperation load,
-                      MlirValue row, MlirValue tiles, MlirValue full,
-                      MlirValue slot) {
-    struct ir_builder *b = &r->b;
-    MlirValue src = ir_operand(load, 0);
+/* Where the rows of a copy begin. */
+struct place {
+    MlirValue batch, head, row;
+};
+
+static struct place place_of(struct roles *r, struct scope *scope,
+                             MlirOperation load, MlirValue row) {
     MlirValue batch = role_slice(r, scope, ir_operand(load, 1));
     MlirValue head = role_slice(r, scope, ir_operand(load, 2));
+    return (struct place){batch, head, row};
+}
+
+/* The copy of `load` from `from` into slot `slot`, announced on `full`. */
+static void emit_copy(struct roles *r, MlirOperation load, struct place from,
+                      MlirValue tiles, MlirValue full, MlirValue slot) {
+    struct ir_builder *b = &r->b;
     ir_mbarrier_expect_tx(b, full, slot, tile_bytes(tiles));
-    MlirOperation copy = ir_tma_load(b, src, batch, head, row,
-                                     ir_stage(b, tiles, slot), full, slot);
+    MlirOperation copy =
+        ir_tma_load(b, ir_operand(load, 0), from.batch, from.head, from.row,
+                    ir_stage(b, tiles, slot), full, slot);
     ir_set_packed_heads(copy, ir_packed_heads(load));
 }
 
-/* Copies a K or V block into its slot once that is empty. */
-static void copy_block(struct roles *r, struct scope *scope, bool is_k,
-                       struct ring ring, MlirValue row) {
-    role_wait_empty(r, is_k ? r->k_empty : r->v_empty, ring);
-    emit_copy(r, scope, is_k ? r->k_load : r->v_load, row,
-              is_k ? r->k_tiles : r->v_tiles, is_k ? r->k_full : r->v_full,
-              ring.stage);
+static void emit_k(struct roles *r, struct scope *scope, struct ring ring,
+                   MlirValue row) {
+    emit_copy(r, r->k_load, place_of(r, scope, r->k_load, row), r->k_tiles,
+              r->k_full, ring.stage);
+}
+
+/* Copies a block into its slot once that is empty. */
+static void copy_k(struct roles *r, struct scope *scope, struct ring ring,
+                   MlirValue row) {
+    role_wait_empty(r, r->k_empty, ring);
+    emit_k(r, scope, ring, row);
+}
+
+static void copy_v(struct roles *r, struct scope *scope, struct ring ring,
+                   MlirValue row) {
+    role_wait_empty(r, r->v_empty, ring);
+    emit_copy(r, r->v_load, place_of(r, scope, r->v_load, row), r->v_tiles,
+              r->v_full, ring.stage);
 }
 
 /* Copies the tile's rows of Q, a slot for each consumer. */
@@ -55,7 +74,8 @@ static void copy_q(struct roles *r, struct scope *scope, struct ring ring) {
         role_wait_empty(r, r->q_empty, slot);
         MlirValue row = ir_addi(b, role_image(scope, ir_operand(r->q_load, 3)),
                                 role_number(r, 64 * i));
-        emit_copy(r, scope, r->q_load, row, r->q_tiles, r->q_full, slot.stage);
+        emit_copy(r, r->q_load, place_of(r, scope, r->q_load, row), r->q_tiles,
+                  r->q_full, slot.stage);
     }
 }
 
@@ -93,10 +113,8 @@ static struct ring produce_late(struct roles *r, struct ring v,
     MlirValue some = ir_cmpi(b, IR_SGE, late[LATE_ROW], role_number(r, 0));
     struct ir_if branch = ir_if_begin(b, some, types, 2, true);
     role_wait_empty(r, r->v_empty, v);
-    ir_mbarrier_expect_tx(b, r->v_full, v.stage, tile_bytes(r->v_tiles));
-    ir_tma_load(b, ir_operand(r->v_load, 0), late[LATE_BATCH], late[LATE_HEAD],
-                late[LATE_ROW], ir_stage(b, r->v_tiles, v.stage), r->v_full,
-                v.stage);
+    struct place from = {late[LATE_BATCH], late[LATE_HEAD], late[LATE_ROW]};
+    emit_copy(r, r->v_load, from, r->v_tiles, r->v_full, v.stage);
     struct ring next = role_ring_next(r, v, r->stages);
     ir_if_else(b, &branch, (MlirValue[]){next.stage, next.parity}, 2);
     ir_if_end(b, &branch, (MlirValue[]){v.stage, v.parity}, 2);
@@ -128,7 +146,7 @@ static void produce_counted(struct roles *r, struct scope *tile,
     carried[P_ROW] = role_number(r, -1);
     struct ir_if some =
         ir_if_begin(b, ir_cmpi(b, IR_SGT, count, zero), types, P_COUNT, true);
-    copy_block(r, tile, true, k, counted_row(r, tile, r->k_load, zero));
+    copy_k(r, tile, k, counted_row(r, tile, r->k_load, zero));
     k = role_ring_next(r, k, r->stages);
     copy_q(r, tile, q);
     q = role_ring_next(r, q, r->q_stages);
@@ -136,10 +154,10 @@ static void produce_counted(struct roles *r, struct scope *tile,
     struct ir_for loop = ir_for_begin(b, one, count, one, inits, 4);
     k = (struct ring){ir_for_arg(&loop, 0), ir_for_arg(&loop, 1)};
     v = (struct ring){ir_for_arg(&loop, 2), ir_for_arg(&loop, 3)};
-    copy_block(r, tile, true, k, counted_row(r, tile, r->k_load, loop.iv));
+    copy_k(r, tile, k, counted_row(r, tile, r->k_load, loop.iv));
     k = role_ring_next(r, k, r->stages);
     MlirValue before = ir_subi(b, loop.iv, one);
-    copy_block(r, tile, false, v, counted_row(r, tile, r->v_load, before));
+    copy_v(r, tile, v, counted_row(r, tile, r->v_load, before));
     v = role_ring_next(r, v, r->stages);
     ir_for_end(b, &loop, (MlirValue[]){k.stage, k.parity, v.stage, v.parity},
                4);
@@ -163,14 +181,6 @@ static void produce_counted(struct roles *r, struct scope *tile,
  */
 enum { L_KS, L_KP, L_VS, L_VP, L_QS, L_QP, L_FS, L_FP, L_COUNT };
 
-static struct ring ring_at(const MlirValue *values) {
-    return (struct ring){values[0], values[1]};
-}
-
-static void set_ring(MlirValue *values, struct ring ring) {
-    values[0] = ring.stage, values[1] = ring.parity;
-}
-
 /* First row of the block of a record. */
 static MlirValue listed_row(struct roles *r, const struct scope *tile,
                             MlirOperation load, MlirValue word) {
@@ -180,24 +190,27 @@ static MlirValue listed_row(struct roles *r, const struct scope *tile,
     return role_slice(r, &scope, ir_operand(load, 3));
 }
 
-/* K of a record with the record, which stands beside it. */
+/* The record of the next K beside its slot, once that is empty. */
+static void put_record(struct roles *r, struct ring k, struct listed listed) {
+    role_wait_empty(r, r->k_empty, k);
+    ir_store_element(&r->b, listed.word, r->entries, &k.stage, 1);
+    ir_store_element(&r->b, listed.classes, r->entry_classes, &k.stage, 1);
+}
+
+/* K of a record with the record. */
 static void copy_listed_k(struct roles *r, struct scope *tile, MlirValue *rings,
                           struct listed listed) {
-    struct ir_builder *b = &r->b;
-    struct ring k = ring_at(rings + L_KS);
-    role_wait_empty(r, r->k_empty, k);
-    ir_store_element(b, listed.word, r->entries, &k.stage, 1);
-    ir_store_element(b, listed.classes, r->entry_classes, &k.stage, 1);
-    emit_copy(r, tile, r->k_load, listed_row(r, tile, r->k_load, listed.word),
-              r->k_tiles, r->k_full, k.stage);
-    set_ring(rings + L_KS, role_ring_next(r, k, r->stages));
+    struct ring k = role_ring_at(rings + L_KS);
+    put_record(r, k, listed);
+    emit_k(r, tile, k, listed_row(r, tile, r->k_load, listed.word));
+    role_ring_advance(r, rings + L_KS, r->stages);
 }
 
 static void copy_listed_v(struct roles *r, struct scope *tile, MlirValue *rings,
                           MlirValue word) {
-    struct ring v = ring_at(rings + L_VS);
-    copy_block(r, tile, false, v, listed_row(r, tile, r->v_load, word));
-    set_ring(rings + L_VS, role_ring_next(r, v, r->stages));
+    copy_v(r, tile, role_ring_at(rings + L_VS),
+           listed_row(r, tile, r->v_load, word));
+    role_ring_advance(r, rings + L_VS, r->stages);
 }
 
 /* For a tile without blocks: the record -1, and a slot of V that stays as it
@@ -205,15 +218,13 @@ static void copy_listed_v(struct roles *r, struct scope *tile, MlirValue *rings,
 static void produce_nothing(struct roles *r, MlirValue *rings,
                             struct listed listed) {
     struct ir_builder *b = &r->b;
-    struct ring k = ring_at(rings + L_KS), v = ring_at(rings + L_VS);
-    role_wait_empty(r, r->k_empty, k);
-    ir_store_element(b, listed.word, r->entries, &k.stage, 1);
-    ir_store_element(b, listed.classes, r->entry_classes, &k.stage, 1);
+    struct ring k = role_ring_at(rings + L_KS), v = role_ring_at(rings + L_VS);
+    put_record(r, k, listed);
     ir_mbarrier_arrive(b, r->k_full, k.stage, true);
     role_wait_empty(r, r->v_empty, v);
     ir_mbarrier_arrive(b, r->v_full, v.stage, true);
-    set_ring(rings + L_KS, role_ring_next(r, k, r->stages));
-    set_ring(rings + L_VS, role_ring_next(r, v, r->stages));
+    role_ring_advance(r, rings + L_KS, r->stages);
+    role_ring_advance(r, rings + L_VS, r->stages);
 }
 
 /* K(0), Q, then K(j), V(j-1), V(last) of the records of a tile. */
@@ -221,11 +232,10 @@ static void produce_blocks(struct roles *r, struct scope *tile,
                            MlirValue *rings, struct listed first) {
     enum { WORD = L_COUNT, COUNT };
     struct ir_builder *b = &r->b;
-    struct ring q = ring_at(rings + L_QS);
     MlirValue values[COUNT];
     copy_listed_k(r, tile, rings, first);
-    copy_q(r, tile, q);
-    set_ring(rings + L_QS, role_ring_next(r, q, r->q_stages));
+    copy_q(r, tile, role_ring_at(rings + L_QS));
+    role_ring_advance(r, rings + L_QS, r->q_stages);
     for (size_t i = 0; i < L_COUNT; i++)
         values[i] = rings[i];
     values[WORD] = first.word;

@@ -86,6 +86,10 @@ void role_clone(struct roles *r, struct scope *scope, MlirOperation op);
 MlirValue role_slice(struct roles *r, struct scope *scope, MlirValue value);
 /* The position behind `ring` in a ring of `stages`. */
 struct ring role_ring_next(struct roles *r, struct ring ring, int stages);
+/* A position among the values that a loop carries, stage and parity, and the
+ * one behind it in its place. */
+struct ring role_ring_at(const MlirValue position[2]);
+void role_ring_advance(struct roles *r, MlirValue position[2], int stages);
 /* Number of the Q slot of a consumer: `stage` is that of the ring of Q. */
 MlirValue role_q_slot(struct roles *r, MlirValue stage, MlirValue consumer);
 /* Consumers: waits for its turn at issuing products, and passes it on; nothing
@@ -152,6 +156,10 @@ void role_skip_tile(struct roles *r, MlirValue count, struct ring q,
 /* mbarriers behind what shared memory holds already. */
 MlirValue role_mbarriers(struct roles *r, const char *name, int count,
                          int arrivals);
+/* i32 words there, 16-byte aligned; memref<count x i32>. */
+MlirValue role_words(struct roles *r, const char *name, int count);
+/* Index of a word of slot `slot` of a ring whose slots have `width` words. */
+MlirValue role_word_index(struct roles *r, MlirValue slot, int width, int word);
 /* Lists: the ring of found blocks behind what shared memory holds. */
 void role_found_ring(struct roles *r);
 /* The producer: the next record of the search, waited for; its slot is given

@@ -24,33 +24,25 @@
 enum { FOUND_WORD, FOUND_CLASSES, FOUND_WORDS };
 
 void role_found_ring(struct roles *r) {
-    struct ir_builder *b = &r->b;
-    int64_t words = FOUND_SLOTS * FOUND_WORDS;
     r->found_full = role_mbarriers(r, "found_full", FOUND_SLOTS, 1);
     r->found_empty = role_mbarriers(r, "found_empty", FOUND_SLOTS, 1);
-    struct ir_shared place = {.name = "found_blocks",
-                              .byte_offset = r->shared_bytes};
-    r->found = ir_shared(b, ir_type_shared(ir_type_i32(b->context), 1, &words),
-                         &place);
-    r->shared_bytes += (int)words * 4;
+    r->found = role_words(r, "found_blocks", FOUND_SLOTS * FOUND_WORDS);
 }
 
 static MlirValue found_index(struct roles *r, MlirValue slot, int word) {
-    MlirValue first = ir_muli(&r->b, slot, role_number(r, FOUND_WORDS));
-    return ir_addi(&r->b, first, role_number(r, word));
+    return role_word_index(r, slot, FOUND_WORDS, word);
 }
 
 struct listed role_next_found(struct roles *r, MlirValue position[2]) {
     struct ir_builder *b = &r->b;
-    struct ring ring = {position[0], position[1]};
+    struct ring ring = role_ring_at(position);
     ir_mbarrier_wait(b, r->found_full, ring.stage, ring.parity);
     MlirValue word = found_index(r, ring.stage, FOUND_WORD);
     MlirValue classes = found_index(r, ring.stage, FOUND_CLASSES);
     struct listed listed = {ir_load_element(b, r->found, &word, 1),
                             ir_load_element(b, r->found, &classes, 1)};
     ir_mbarrier_arrive(b, r->found_empty, ring.stage, true);
-    ring = role_ring_next(r, ring, FOUND_SLOTS);
-    position[0] = ring.stage, position[1] = ring.parity;
+    role_ring_advance(r, position, FOUND_SLOTS);
     return listed;
 }
 
@@ -62,7 +54,7 @@ enum { S_FS, S_FP, S_ENTRY, S_CLASSES, S_COUNT };
 static void put_found(struct roles *r, struct listed listed,
                       MlirValue position[2]) {
     struct ir_builder *b = &r->b;
-    struct ring ring = {position[0], position[1]};
+    struct ring ring = role_ring_at(position);
     role_wait_empty(r, r->found_empty, ring);
     struct ir_if one = ir_if_begin(b, r->elected, NULL, 0, false);
     MlirValue word = found_index(r, ring.stage, FOUND_WORD);
@@ -71,8 +63,7 @@ static void put_found(struct roles *r, struct listed listed,
     ir_store_element(b, listed.classes, r->found, &classes, 1);
     ir_mbarrier_arrive(b, r->found_full, ring.stage, true);
     ir_if_end(b, &one, NULL, 0);
-    ring = role_ring_next(r, ring, FOUND_SLOTS);
-    position[0] = ring.stage, position[1] = ring.parity;
+    role_ring_advance(r, position, FOUND_SLOTS);
 }
 
 /* put_found if the condition holds. */

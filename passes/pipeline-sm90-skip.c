@@ -12,7 +12,7 @@
 
 void role_skip_block(struct roles *r, MlirValue rings[4], bool takes_turn) {
     struct ir_builder *b = &r->b;
-    struct ring k = {rings[0], rings[1]}, v = {rings[2], rings[3]};
+    struct ring k = role_ring_at(rings), v = role_ring_at(rings + 2);
     ir_mbarrier_wait(b, r->k_full, k.stage, k.parity);
     ir_mbarrier_arrive(b, r->k_empty, k.stage, false);
     ir_mbarrier_wait(b, r->v_full, v.stage, v.parity);
@@ -21,10 +21,8 @@ void role_skip_block(struct roles *r, MlirValue rings[4], bool takes_turn) {
         role_take_turn(r);
         role_pass_turn(r);
     }
-    k = role_ring_next(r, k, r->stages);
-    v = role_ring_next(r, v, r->stages);
-    rings[0] = k.stage, rings[1] = k.parity;
-    rings[2] = v.stage, rings[3] = v.parity;
+    role_ring_advance(r, rings, r->stages);
+    role_ring_advance(r, rings + 2, r->stages);
 }
 
 void role_skip_blocks(struct roles *r, MlirValue begin, MlirValue end,

@@ -67,6 +67,15 @@ MlirValue role_slice(struct roles *r, struct scope *scope, MlirValue value) {
 
 /* ---- Rings -------------------------------------------------------------- */
 
+struct ring role_ring_at(const MlirValue position[2]) {
+    return (struct ring){position[0], position[1]};
+}
+
+void role_ring_advance(struct roles *r, MlirValue position[2], int stages) {
+    struct ring next = role_ring_next(r, role_ring_at(position), stages);
+    position[0] = next.stage, position[1] = next.parity;
+}
+
 struct ring role_ring_next(struct roles *r, struct ring ring, int stages) {
     struct ir_builder *b = &r->b;
     MlirValue flipped = ir_xori(b, ring.parity, role_number(r, 1));
@@ -193,13 +202,13 @@ static struct scope tile_head(struct roles *r, MlirValue tile,
 
 enum { MAX_CARRIED = 10, OWN_TILE = 0, OWN_SLOT, OWN_PARITY, OWN_COUNT };
 
-/* Draws the next tile.  The search is a whole warp: its first lane draws. */
+/* Draws the next tile; of a warp the first lane. */
 static MlirValue draw_tile(struct roles *r) {
     struct ir_builder *b = &r->b;
     MlirValue zero = role_number(r, 0),
               wrap = ir_subi(b, r->tiles, role_number(r, 1));
     MlirType i32 = ir_type_i32(b->context);
-    if (!r->is_list)
+    if (r->one_thread)
         return ir_addi(b, r->ctas, ir_atomic_inc(b, r->counter, zero, wrap));
     MlirValue is_first = ir_cmpi(b, IR_EQ, ir_lane_id(b), zero);
     struct ir_if one = ir_if_begin(b, is_first, &i32, 1, true);
@@ -209,10 +218,16 @@ static MlirValue draw_tile(struct roles *r) {
     return ir_addi(b, r->ctas, ir_uniform(b, ir_result(one.op, 0)));
 }
 
-static MlirValue word_index(struct roles *r, MlirValue slot, size_t word) {
+MlirValue role_word_index(struct roles *r, MlirValue slot, int width,
+                          int word) {
     struct ir_builder *b = &r->b;
-    MlirValue width = role_number(r, 1 + (int)r->coordinates.count);
-    return ir_addi(b, ir_muli(b, slot, width), role_number(r, (int)word));
+    return ir_addi(b, ir_muli(b, slot, role_number(r, width)),
+                   role_number(r, word));
+}
+
+/* Of a record. */
+static MlirValue word_index(struct roles *r, MlirValue slot, size_t word) {
+    return role_word_index(r, slot, 1 + (int)r->coordinates.count, (int)word);
 }
 
 /* Writes a record.  Of a warp all lanes wait, so that none is left behind. */
@@ -220,14 +235,14 @@ static void publish(struct roles *r, struct ring ring, const MlirValue *words) {
     struct ir_builder *b = &r->b;
     struct ir_if one = {0};
     role_wait_empty(r, r->drawn_empty, ring);
-    if (r->is_list)
+    if (!r->one_thread)
         one = ir_if_begin(b, r->elected, NULL, 0, false);
     for (size_t i = 0; i <= r->coordinates.count; i++) {
         MlirValue index = word_index(r, ring.stage, i);
         ir_store_element(b, words[i], r->drawn, &index, 1);
     }
     ir_mbarrier_arrive(b, r->drawn_full, ring.stage, true);
-    if (r->is_list)
+    if (!r->one_thread)
         ir_if_end(b, &one, NULL, 0);
 }
 

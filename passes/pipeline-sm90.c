@@ -73,6 +73,14 @@ MlirValue role_mbarriers(struct roles *r, const char *name, int count,
     return barriers;
 }
 
+MlirValue role_words(struct roles *r, const char *name, int count) {
+    int64_t words = count;
+    struct ir_shared place = {.name = name, .byte_offset = r->shared_bytes};
+    r->shared_bytes += (4 * count + 15) / 16 * 16;
+    MlirType type = ir_type_shared(ir_type_i32(r->b.context), 1, &words);
+    return ir_shared(&r->b, type, &place);
+}
+
 static void emit_shared(struct roles *r) {
     struct ir_builder *b = &r->b;
     int q_slots = r->q_stages * r->consumers;
@@ -86,29 +94,17 @@ static void emit_shared(struct roles *r) {
     r->v_full = role_mbarriers(r, "v_full", r->stages, 1);
     r->v_empty = role_mbarriers(r, "v_empty", r->stages, 4 * r->consumers);
     if (r->is_list) {
-        int64_t stages = r->stages;
-        int bytes = (4 * r->stages + 15) / 16 * 16;
-        struct ir_shared place = {.name = "block_entries",
-                                  .byte_offset = r->shared_bytes};
-        MlirType words = ir_type_shared(ir_type_i32(b->context), 1, &stages);
-        r->entries = ir_shared(b, words, &place);
-        place.name = "block_classes";
-        place.byte_offset += bytes;
-        r->entry_classes = ir_shared(b, words, &place);
-        r->shared_bytes += 2 * bytes;
+        r->entries = role_words(r, "block_entries", r->stages);
+        r->entry_classes = role_words(r, "block_classes", r->stages);
         role_found_ring(r);
     }
     if (!mlirValueIsNull(r->counter)) {
-        int64_t words = DRAWN_SLOTS * (1 + (int64_t)r->coordinates.count);
         /* Of a list the producer is told too. */
         r->drawn_full = role_mbarriers(r, "drawn_full", DRAWN_SLOTS, 1);
         r->drawn_empty = role_mbarriers(r, "drawn_empty", DRAWN_SLOTS,
                                         4 * r->consumers + r->is_list);
-        struct ir_shared place = {.name = "drawn_tiles",
-                                  .byte_offset = r->shared_bytes};
-        r->drawn = ir_shared(
-            b, ir_type_shared(ir_type_i32(b->context), 1, &words), &place);
-        r->shared_bytes += ((int)words * 4 + 15) / 16 * 16;
+        r->drawn = role_words(r, "drawn_tiles",
+                              DRAWN_SLOTS * (1 + (int)r->coordinates.count));
     }
     struct ir_if first =
         ir_if_begin(b, ir_cmpi(b, IR_EQ, ir_thread_id(b), role_number(r, 0)),
@@ -231,11 +227,8 @@ static MlirValue size_arg(struct roles *r, const char *kind) {
 
 static void find_pair_read(void *data, MlirOperation op) {
     bool *found = data;
-    if (!ir_is_op(op, "attn.read"))
-        return;
-    MlirType type = mlirValueGetType(ir_result(op, 0));
-    *found = *found || (ir_is_vector(type) && ir_extent(type, 0) > 1 &&
-                        ir_extent(type, 1) > 1);
+    *found = *found || (ir_is_op(op, "attn.read") &&
+                        ir_is_tile(mlirValueGetType(ir_result(op, 0))));
 }
 
 /* A kernel may begin while the one before it ends, unless it reads a captured

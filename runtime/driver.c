@@ -26,15 +26,12 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct rt_driver loaded;
 static struct attn_status *failure;
 
-/* Drivers before CUDA 12.3 do not capture programmatic launches into graphs. */
-enum { PROGRAMMATIC_CAPTURE = 12030 };
-
 static void load(void) {
     failure = rt_library_open(&libcuda, &loaded);
     if (failure == NULL) {
         int version = 0, result = loaded.cuInit(0);
         loaded.cuDriverGetVersion(&version);
-        if (version < PROGRAMMATIC_CAPTURE)
+        if (version < RT_PROGRAMMATIC_DRIVER)
             loaded.cuLaunchKernelEx = NULL;
         if (result == RT_CUDA_ERROR_NO_DEVICE)
             failure =

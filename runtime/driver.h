@@ -50,6 +50,8 @@ enum {
     RT_DEVICE_MAX_SHARED_OPTIN = 97,
     RT_CAPTURE_MODE_RELAXED = 2,
     RT_LAUNCH_PROGRAMMATIC_STREAM_SERIALIZATION = 6,
+    /* Drivers before CUDA 12.3 do not capture such launches into graphs. */
+    RT_PROGRAMMATIC_DRIVER = 12030,
     RT_TENSOR_MAP_FLOAT16 = 6,
     RT_TENSOR_MAP_BFLOAT16 = 9,
     RT_TENSOR_MAP_L2_128B = 2,

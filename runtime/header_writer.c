@@ -11,6 +11,7 @@
 #include <strings.h>
 
 #include "attn.h"
+#include "runtime/driver.h"
 
 /* ---- Names ------------------------------------------------------------- */
 
@@ -267,7 +268,6 @@ static void print_cubin(const struct writer *w, const unsigned char *bytes,
     strbuf_append(w->out, "\n};\n\n");
 }
 
-/* The kernel, and one field per tensor, parameter and size of a call. */
 static bool has_programmatic(const struct writer *w) {
     for (size_t i = 0; i < w->info->entry_count; i++)
         if (w->info->entries[i].programmatic)
@@ -275,6 +275,7 @@ static bool has_programmatic(const struct writer *w) {
     return false;
 }
 
+/* The kernel, and one field per tensor, parameter and size of a call. */
 static void print_structs(const struct writer *w) {
     struct strbuf *out = w->out;
     strbuf_printf(
@@ -368,6 +369,20 @@ static void print_init(const struct writer *w) {
 }
 
 /* X_load and X_unload. */
+/* Whether the driver takes early launches. */
+static void print_early(const struct writer *w) {
+    if (has_programmatic(w))
+        strbuf_printf(
+            w->out,
+            "    /* Drivers before CUDA 12.3 do not capture such launches into graphs. */\n"
+            "    int version = 0;\n"
+            "    result = cuDriverGetVersion(&version);\n"
+            "    if (result != CUDA_SUCCESS)\n"
+            "        return result;\n"
+            "    attn_kernel->early = version >= %d;\n",
+            RT_PROGRAMMATIC_DRIVER);
+}
+
 static void print_load(const struct writer *w) {
     struct strbuf *out = w->out;
     strbuf_printf(
@@ -381,20 +396,14 @@ static void print_load(const struct writer *w) {
         "                                      CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, "
         "device);\n"
         "    if (result != CUDA_SUCCESS)\n"
-        "        return result;\n"
-        "%s"
+        "        return result;\n",
+        w->info->target, w->name, w->name);
+    print_early(w);
+    strbuf_printf(
+        out,
         "    result = cuModuleLoadData(&attn_kernel->module, %s_cubin);\n"
         "    if (result != CUDA_SUCCESS)\n"
         "        return result;\n",
-        w->info->target, w->name, w->name,
-        has_programmatic(w)
-            ? "    /* Drivers before CUDA 12.3 do not capture such launches into graphs. */\n"
-              "    int version = 0;\n"
-              "    result = cuDriverGetVersion(&version);\n"
-              "    if (result != CUDA_SUCCESS)\n"
-              "        return result;\n"
-              "    attn_kernel->early = version >= 12030;\n"
-            : "",
         w->name);
     for (size_t i = 0; i < w->info->entry_count; i++) {
         const struct kernel_entry *entry = &w->info->entries[i];
