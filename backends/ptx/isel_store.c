@@ -31,7 +31,6 @@ struct store {
     struct isel *is;
     const struct storage *value;
     struct ptx_operand left;    /* limit - the lane's first row */
-    struct ptx_operand wanted;  /* predicate of an optional store, or none */
     struct ptx_operand column;  /* 2 (lane % 4), the lane's first column */
     struct ptx_operand is_odd;  /* predicate: of a pair of lanes */
     struct ptx_operand place;   /* bytes of a pair of groups in front of it */
@@ -39,12 +38,8 @@ struct store {
 
 /* Predicate: row `offset` below the lane's first one is to be written. */
 static struct ptx_operand row_inside(const struct store *store, int offset) {
-    struct ptx_kernel *k = store->is->kernel;
-    struct ptx_operand inside =
-        ptx_def(k, PTX_SETP_GT_S32, "in_rows", store->left, ptx_imm(offset));
-    if (ptx_is_reg(store->wanted))
-        inside = ptx_def(k, PTX_AND_PRED, "in_rows", inside, store->wanted);
-    return inside;
+    return ptx_def(store->is->kernel, PTX_SETP_GT_S32, "in_rows", store->left,
+                   ptx_imm(offset));
 }
 
 /* One row of a 16-bit tile; `pointer` is the row's first byte. */
@@ -93,6 +88,33 @@ static void store_scalar_row(const struct store *store, int f, int i,
               inside, false);
 }
 
+/* Where in the row the words of a tile lie behind the exchange. */
+static void place_words(struct store *store) {
+    struct ptx_kernel *k = store->is->kernel;
+    struct ptx_operand odd =
+        ptx_def(k, PTX_AND_B32, "r", store->column, ptx_imm(2));
+    struct ptx_operand high =
+        ptx_def(k, PTX_AND_B32, "r", store->column, ptx_imm(4));
+    store->is_odd = ptx_def(k, PTX_SETP_NE_S32, "is_odd", odd, ptx_imm(0));
+    high = ptx_def(k, PTX_SHL_B32, "r", high, ptx_imm(1));
+    store->place = ptx_def(k, PTX_MAD_LO_S32, "place", odd, ptx_imm(8), high);
+}
+
+/* Behind the store where nobody wants the tensor (a null pointer); none for
+ * tensors that everybody does. */
+static struct ptx_operand skip_unwanted(struct isel *is, MlirOperation op,
+                                        struct argument *arg) {
+    struct ptx_kernel *k = is->kernel;
+    if (!ir_has_attr(op, "optional"))
+        return PTX_NOTHING;
+    struct ptx_operand wanted = ptx_def(
+        k, PTX_SETP_NE_S64, "wanted", isel_param_pointer(is, arg), ptx_imm(0));
+    struct ptx_operand end =
+        ptx_label_new(k, arena_printf(is->arena, "no_%s", arg->stem));
+    ptx_guard(ptx_put(k, PTX_BRA_UNI, PTX_NOTHING, end), wanted, true);
+    return end;
+}
+
 void lower_store(struct isel *is, MlirOperation op) {
     struct storage *value = isel_storage(is, ir_operand(op, 0));
     struct argument *arg = isel_argument(is, ir_operand(op, 1));
@@ -109,6 +131,7 @@ void lower_store(struct isel *is, MlirOperation op) {
         return;
     }
     ptx_comment(k, PTX_BANNER, "store %s", arg->stem);
+    struct ptx_operand end = skip_unwanted(is, op, arg);
     struct ptx_operand head =
         isel_head_pointer(is, arg, ir_operand(op, 2), ir_operand(op, 3));
     struct ptx_operand stride = isel_param_stride(is, arg, 2);
@@ -116,20 +139,9 @@ void lower_store(struct isel *is, MlirOperation op) {
     struct ptx_operand row = ptx_def(k, PTX_ADD_S32, "row", row_lane, row0);
     struct store store = {
         .is = is, .value = value, .column = isel_column_lane(is)};
-    if (tile) {
-        struct ptx_operand odd =
-            ptx_def(k, PTX_AND_B32, "r", store.column, ptx_imm(2));
-        struct ptx_operand high =
-            ptx_def(k, PTX_AND_B32, "r", store.column, ptx_imm(4));
-        store.is_odd = ptx_def(k, PTX_SETP_NE_S32, "is_odd", odd, ptx_imm(0));
-        high = ptx_def(k, PTX_SHL_B32, "r", high, ptx_imm(1));
-        store.place =
-            ptx_def(k, PTX_MAD_LO_S32, "place", odd, ptx_imm(8), high);
-    }
+    if (tile)
+        place_words(&store);
     store.left = ptx_def(k, PTX_SUB_S32, "rows_left", limit, row);
-    if (ir_has_attr(op, "optional"))
-        store.wanted = ptx_def(k, PTX_SETP_NE_S64, "wanted",
-                               isel_param_pointer(is, arg), ptx_imm(0));
     int bytes = isel_element_bytes(arg), heads = ir_packed_heads(op);
     struct ptx_operand pointer = {0};
     if (heads == 1) {
@@ -152,5 +164,7 @@ void lower_store(struct isel *is, MlirOperation op) {
         else
             store_scalar_row(&store, r / 2, r % 2, at);
     }
+    if (end.kind != PTX_OPERAND_NONE)
+        ptx_put(k, PTX_LABEL, PTX_NOTHING, end);
     isel_release(is, op);
 }
