@@ -135,8 +135,9 @@ static void move_early(MlirOperation op, MlirOperation place) {
     mlirOperationMoveBefore(op, place);
 }
 
-/* With roles a consumer waits for Q·K^T before it needs the mask: reads of a
- * block's keys are issued in front of that, from the mask's branch too. */
+/* With roles a consumer waits for Q·K^T before it needs scores: reads of a
+ * block's keys are issued in front of that.  Those of a branch stay there:
+ * most blocks do not take it, and the other consumers compute meanwhile. */
 static void hoist_reads(struct arena *scratch, MlirOperation func) {
     size_t dots = 0, count = 0;
     MlirOperation *dot = ir_collect(scratch, func, "attn.dot", &dots);
@@ -145,9 +146,8 @@ static void hoist_reads(struct arena *scratch, MlirOperation func) {
         return;
     for (size_t i = 0; i < count; i++)
         if (reads_by_key(reads[i]) &&
-            block_is_inside(
-                mlirOperationGetBlock(reads[i]),
-                mlirBlockGetParentOperation(mlirOperationGetBlock(dot[0]))))
+            same_block(mlirOperationGetBlock(reads[i]),
+                       mlirOperationGetBlock(dot[0])))
             move_early(reads[i], dot[0]);
 }
 
