@@ -102,6 +102,20 @@ MlirOperation ir_tma_load(struct ir_builder *b, MlirValue src, MlirValue batch,
     return ir_op(b, "attn.tma_load", operands, 7, NULL, 0, NULL, 0);
 }
 
+void ir_stmatrix(struct ir_builder *b, MlirValue value, MlirValue dst) {
+    ir_op(b, "attn.stmatrix", (MlirValue[]){value, dst}, 2, NULL, 0, NULL, 0);
+}
+
+MlirOperation ir_tma_store(struct ir_builder *b, MlirValue src, MlirValue dst,
+                           MlirValue batch, MlirValue head, MlirValue row) {
+    MlirValue operands[] = {src, dst, batch, head, row};
+    return ir_op(b, "attn.tma_store", operands, 5, NULL, 0, NULL, 0);
+}
+
+void ir_tma_store_wait(struct ir_builder *b) {
+    ir_op(b, "attn.tma_store_wait", NULL, 0, NULL, 0, NULL, 0);
+}
+
 MlirValue ir_wgmma(struct ir_builder *b, MlirValue x, MlirValue y,
                    MlirValue acc, bool transpose_b) {
     struct ir_attr attr = {"transpose_b", ir_attr_unit(b->context)};

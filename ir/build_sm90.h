@@ -62,6 +62,15 @@ void ir_mbarrier_expect_tx(struct ir_builder *b, MlirValue barriers,
 MlirOperation ir_tma_load(struct ir_builder *b, MlirValue src, MlirValue batch,
                           MlirValue head, MlirValue row, MlirValue dst,
                           MlirValue barriers, MlirValue index);
+/* The 64 rows of a 16-bit register tile to a tile of panels (stmatrix), where
+ * the async proxy sees them once all warps have passed a barrier behind it. */
+void ir_stmatrix(struct ir_builder *b, MlirValue value, MlirValue dst);
+/* A shared tile to rows row.. of dst[batch, head] by the executing thread,
+ * asynchronous; rows outside of dst are left out. */
+MlirOperation ir_tma_store(struct ir_builder *b, MlirValue src, MlirValue dst,
+                           MlirValue batch, MlirValue head, MlirValue row);
+/* Waits until the thread's ir_tma_store have read their tiles. */
+void ir_tma_store_wait(struct ir_builder *b);
 /* acc + x*y, asynchronous: the result may be read after ir_wgmma_wait. */
 MlirValue ir_wgmma(struct ir_builder *b, MlirValue x, MlirValue y,
                    MlirValue acc, bool transpose_b);

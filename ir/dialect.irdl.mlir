@@ -241,6 +241,22 @@ irdl.dialect @attn {
     %i32 = irdl.is i32
     irdl.operands(src: %src, b: %i32, h: %i32, row: %i32, dst: %dst, barriers: %t, index: %i32)
   }
+  // A 16-bit register tile to a tile of panels, for attn.tma_store to read.
+  irdl.operation @stmatrix {
+    %v = irdl.base "!builtin.vector"
+    %dst = irdl.base "!builtin.memref"
+    irdl.operands(value: %v, dst: %dst)
+  }
+  // TMA copy of a tile to rows row.. of dst[b, h], a bulk group of its own; rows outside of dst
+  // are left out.
+  irdl.operation @tma_store {
+    %src = irdl.base "!builtin.memref"
+    %dst = irdl.base "!builtin.memref"
+    %i32 = irdl.is i32
+    irdl.operands(src: %src, dst: %dst, b: %i32, h: %i32, row: %i32)
+  }
+  // Until the thread's attn.tma_store have read their tiles.
+  irdl.operation @tma_store_wait { }
   // attn.dot on the warpgroup's tensor core, asynchronous until attn.wgmma_wait.
   irdl.operation @wgmma {
     %a = irdl.any

@@ -86,19 +86,44 @@ static bool check_mbarrier_use(struct verifier *v, MlirOperation op) {
 
 /* ---- Copies and products ------------------------------------------------- */
 
-static bool check_tma_load(struct verifier *v, MlirOperation op) {
-    MlirType src = operand_type(op, 0), dst = operand_type(op, 4);
-    if (!ir_is_memref(src) || ir_is_shared(src) || ir_rank(src) != 4)
-        return fail(v, op, "source must be a global memref of rank 4");
-    if (!ir_is_shared(dst) || ir_rank(dst) != 2 || ir_extent(dst, 0) > 256)
+/* A TMA copy between a tensor and a tile. */
+static bool check_tma(struct verifier *v, MlirOperation op, MlirType tensor,
+                      MlirType tile) {
+    if (!ir_is_memref(tensor) || ir_is_shared(tensor) || ir_rank(tensor) != 4)
+        return fail(v, op, "tensor must be a global memref of rank 4");
+    if (!ir_is_shared(tile) || ir_rank(tile) != 2 || ir_extent(tile, 0) > 256)
         return fail(
             v, op,
             "tile must be a shared memref of rank 2 with at most 256 rows");
-    if (ir_extent(dst, 1) != ir_extent(src, 3))
+    if (ir_extent(tile, 1) != ir_extent(tensor, 3))
         return fail(v, op, "tile has %lld columns for a head dimension of %lld",
-                    (long long)ir_extent(dst, 1), (long long)ir_extent(src, 3));
-    return verify_packed(v, op, ir_extent(dst, 0)) &&
+                    (long long)ir_extent(tile, 1),
+                    (long long)ir_extent(tensor, 3));
+    return verify_packed(v, op, ir_extent(tile, 0));
+}
+
+static bool check_tma_load(struct verifier *v, MlirOperation op) {
+    return check_tma(v, op, operand_type(op, 0), operand_type(op, 4)) &&
            want_mbarriers(v, op, operand_type(op, 5));
+}
+
+static bool check_tma_store(struct verifier *v, MlirOperation op) {
+    return check_tma(v, op, operand_type(op, 1), operand_type(op, 0));
+}
+
+static bool check_stmatrix(struct verifier *v, MlirOperation op) {
+    MlirType value = operand_type(op, 0), dst = operand_type(op, 1);
+    if (!ir_is_shared(dst) || ir_rank(dst) != 2 || ir_rank(value) != 2)
+        return fail(v, op, "takes a tile and a shared memref of rank 2");
+    if (!is_half(value) ||
+        !mlirTypeEqual(ir_element_type(value), ir_element_type(dst)))
+        return fail(v, op, "both tiles must hold the same 16-bit float type");
+    return (ir_rows(value) == ir_extent(dst, 0) && ir_rows(value) == 64 &&
+            ir_columns(value) == ir_extent(dst, 1)) ||
+           fail(v, op,
+                "a tile of %lldx%lld into one of %lldx%lld, expected 64 rows",
+                (long long)ir_rows(value), (long long)ir_columns(value),
+                (long long)ir_extent(dst, 0), (long long)ir_extent(dst, 1));
 }
 
 static bool check_wgmma(struct verifier *v, MlirOperation op) {
@@ -215,6 +240,8 @@ const struct verify_rule verify_sm90_rules[] = {
     {"attn.mbarrier_arrive", check_mbarrier_use},
     {"attn.mbarrier_expect_tx", check_mbarrier_use},
     {"attn.tma_load", check_tma_load},
+    {"attn.tma_store", check_tma_store},
+    {"attn.stmatrix", check_stmatrix},
     {"attn.wgmma", check_wgmma},
     {"attn.wgmma_wait", check_wgmma_wait},
     {"attn.set_max_registers", check_set_max_registers},

@@ -53,7 +53,7 @@ static void consume_counted(struct roles *r, const struct scope *tile,
     ir_for_end(b, &loop, carried, C_COUNT);
     for (size_t i = 0; i < C_COUNT; i++)
         carried[i] = ir_result(loop.op, i);
-    ir_mbarrier_arrive(b, r->q_empty, r->q_slot, false);
+    consume_release_q(r);
     consume_tail(r, carried);
 }
 
@@ -87,50 +87,31 @@ static struct extent listed_extent(struct roles *r, struct listed at) {
     return (struct extent){.some = some, .at = at};
 }
 
-/* The slots of the word -1; in a tile whose blocks were all skipped that of Q.
+/* The slots of the word -1; a tile whose blocks were all skipped has none left.
  */
 static void pass_listed(struct roles *r, struct listed at,
-                        MlirValue carried[T_COUNT]) {
-    enum { CHANGED = T_COUNT - T_KS };
+                        MlirValue rings[RING_VALUES]) {
     struct ir_builder *b = &r->b;
-    MlirType i32 = ir_type_i32(b->context);
-    MlirType types[CHANGED] = {i32, i32, i32, i32, i32, i32};
-    MlirValue *rings = carried + T_KS, values[CHANGED];
-    if (!consume_has_skips(r)) {
-        role_skip_block(r, rings, false);
-        return;
-    }
-    struct ring q = {carried[T_QS], carried[T_QP]};
-    struct ring next_q = role_ring_next(r, q, r->q_stages);
-    for (size_t i = 0; i < CHANGED; i++)
-        values[i] = rings[i];
+    MlirType i32 = ir_type_i32(b->context), types[2] = {i32, i32};
+    MlirValue same[2] = {rings[0], rings[1]};
     MlirValue none = ir_cmpi(b, IR_SLT, at.word, role_number(r, 0));
-    struct ir_if branch = ir_if_begin(b, none, types, CHANGED, true);
-    role_skip_block(r, values, false);
-    ir_if_else(b, &branch, values, CHANGED);
-    ir_mbarrier_wait(b, r->q_full, r->q_slot, q.parity);
-    ir_mbarrier_arrive(b, r->q_empty, r->q_slot, false);
-    MlirValue skipped[CHANGED] = {rings[0], rings[1],     rings[2],
-                                  rings[3], next_q.stage, next_q.parity};
-    ir_if_end(b, &branch, skipped, CHANGED);
-    for (size_t i = 0; i < CHANGED; i++)
-        rings[i] = ir_result(branch.op, i);
+    struct ir_if branch = ir_if_begin(b, none, types, 2, true);
+    role_skip_block(r, rings, false);
+    ir_if_else(b, &branch, rings, 2);
+    ir_if_end(b, &branch, same, 2);
+    for (size_t i = 0; i < RING_VALUES; i++)
+        rings[i] = ir_result(branch.op, i % 2);
 }
 
 /* A tile without own blocks: gives back what the producer copied for others. */
 static void pass_tile(struct roles *r, const struct extent *extent,
-                      MlirValue carried[T_COUNT]) {
-    struct ir_builder *b = &r->b;
+                      MlirValue q_parity, MlirValue rings[RING_VALUES]) {
+    ir_mbarrier_wait(&r->b, r->q_full, r->q_slot, q_parity);
+    consume_release_q(r);
     if (r->is_list)
-        pass_listed(r, extent->at, carried);
-    if (!mlirOperationIsNull(r->own)) {
-        struct ring q = {carried[T_QS], carried[T_QP]};
-        struct ring next = role_ring_next(r, q, r->q_stages);
-        MlirValue any = ir_cmpi(b, IR_SGT, extent->count, role_number(r, 0));
-        role_skip_tile(r, extent->count, q, carried + T_KS);
-        carried[T_QS] = ir_select(b, any, next.stage, q.stage);
-        carried[T_QP] = ir_select(b, any, next.parity, q.parity);
-    }
+        pass_listed(r, extent->at, rings);
+    if (!mlirOperationIsNull(r->own))
+        role_skip_tile(r, extent->count, rings);
 }
 
 /* All blocks of a tile, the scores `s` of the first one being there; `carried`
@@ -139,40 +120,67 @@ static void consume_blocks(struct roles *r, const struct scope *tile,
                            const struct extent *extent, MlirValue s,
                            MlirValue carried[T_COUNT]) {
     struct ir_builder *b = &r->b;
-    MlirType types[T_COUNT];
+    MlirType types[T_QS];
     MlirValue start[C_COUNT] = {{NULL}};
     for (size_t i = 0; i < 3; i++)
         carried[T_ACC + i] = start[C_ACC + i] = role_image(
             tile, ir_operand(r->loop, r->state + i + (r->is_list ? 0 : 3)));
-    for (size_t i = 0; i < T_COUNT; i++)
+    for (size_t i = 0; i < T_QS; i++)
         types[i] = mlirValueGetType(carried[i]);
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < RING_VALUES; i++)
         start[C_KS + i] = carried[T_KS + i];
-    struct ring q = {carried[T_QS], carried[T_QP]};
-    q = role_ring_next(r, q, r->q_stages);
-    struct ir_if branch = ir_if_begin(b, extent->some, types, T_COUNT, true);
+    struct ir_if branch = ir_if_begin(b, extent->some, types, T_QS, true);
     if (r->is_list)
         consume_listed(r, tile, extent->at, s, start);
     else
         consume_counted(r, tile, extent, s, start);
     if (!mlirOperationIsNull(r->own))
         role_skip_blocks(r, extent->end, extent->count, start + C_KS);
-    MlirValue done[T_COUNT] = {start[C_ACC], start[C_M],  start[C_L],
-                               start[C_KS],  start[C_KP], start[C_VS],
-                               start[C_VP],  q.stage,     q.parity};
-    ir_if_else(b, &branch, done, T_COUNT);
-    pass_tile(r, extent, carried);
-    ir_if_end(b, &branch, carried, T_COUNT);
-    for (size_t i = 0; i < T_COUNT; i++)
+    MlirValue done[T_QS] = {start[C_ACC], start[C_M],  start[C_L], start[C_KS],
+                            start[C_KP],  start[C_VS], start[C_VP]};
+    ir_if_else(b, &branch, done, T_QS);
+    pass_tile(r, extent, carried[T_QP], carried + T_KS);
+    ir_if_end(b, &branch, carried, T_QS);
+    for (size_t i = 0; i < T_QS; i++)
         carried[i] = ir_result(branch.op, i);
+    role_ring_advance(r, carried + T_QS, r->q_stages);
 }
 
 /* ---- From tile to tile --------------------------------------------------- */
 
+/* O by way of the slot of Q, which nobody reads any more: one thread copies
+ * what its warpgroup has written there. */
+static void store_by_tma(struct roles *r, const struct scope *tile) {
+    struct ir_builder *b = &r->b;
+    MlirValue operands[5];
+    for (size_t i = 0; i < 5; i++)
+        operands[i] = role_image(tile, ir_operand(r->o_store, i));
+    MlirValue slot = ir_stage(b, r->q_tiles, r->q_slot);
+    ir_stmatrix(b, operands[0], slot);
+    ir_bar_sync(b, r->rows_written, 128);
+    struct ir_if one = ir_if_begin(b, r->is_storing, NULL, 0, false);
+    MlirOperation copy = ir_tma_store(b, slot, operands[1], operands[2],
+                                      operands[3], operands[4]);
+    ir_set_packed_heads(copy, ir_packed_heads(r->o_store));
+    ir_if_end(b, &one, NULL, 0);
+}
+
+/* Gives Q back once the copy has read its slot. */
+static void finish_store(struct roles *r) {
+    struct ir_builder *b = &r->b;
+    struct ir_if one = ir_if_begin(b, r->is_storing, NULL, 0, false);
+    ir_tma_store_wait(b);
+    ir_mbarrier_arrive(b, r->q_empty, r->q_slot, true);
+    ir_if_end(b, &one, NULL, 0);
+}
+
 /* What is behind the key loop: O and LSE of a tile. */
 static void write_rows(struct roles *r, struct scope *tile) {
     for (size_t i = 0; i < r->after.count; i++)
-        role_clone(r, tile, r->after.data[i]);
+        if (mlirOperationEqual(r->after.data[i], r->o_store))
+            store_by_tma(r, tile);
+        else
+            role_clone(r, tile, r->after.data[i]);
 }
 
 /* The own blocks of a tile that may be past the end, and of how many. */
@@ -255,6 +263,61 @@ static MlirValue catch_up(struct roles *r, struct extent *extent,
     return ir_result(late.op, SCORES);
 }
 
+/* With two stages the blocks behind the first one come too late for that. */
+static bool seeks_early(const struct roles *r) {
+    return consume_has_skips(r) && r->stages > 2;
+}
+
+/* From the first listed block, which may not be own, to the first own one among
+ * as many as the ring holds, so that its product can run while rows are
+ * written.  K of those passed is given back, V is not: skip_late does that.
+ * Replaces the position of K and extent->at; returns how many were passed. */
+static MlirValue seek_early(struct roles *r, struct extent *extent,
+                            MlirValue k_ring[2]) {
+    enum { SOUGHT = 2, WORD = 2, CLASSES, PASSED, COUNT };
+    struct ir_builder *b = &r->b;
+    MlirValue values[COUNT] = {k_ring[0], k_ring[1], extent->at.word,
+                               extent->at.classes, role_number(r, 0)};
+    struct ir_while loop = ir_while_begin(b, values, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        values[i] = ir_while_arg(&loop, 0, i);
+    MlirValue ends = ir_ori(b, consume_is_own(r, values[CLASSES]),
+                            consume_is_last(r, values[WORD]));
+    ends = ir_ori(
+        b, ends, ir_cmpi(b, IR_SGE, values[PASSED], role_number(r, r->stages)));
+    ir_while_do(b, &loop, ir_not(b, ends), values, COUNT);
+    for (size_t i = 0; i < COUNT; i++)
+        values[i] = ir_while_arg(&loop, 1, i);
+    ir_mbarrier_arrive(b, r->k_empty, values[0], false);
+    role_ring_advance(r, values, r->stages);
+    struct listed next = consume_next_listed(r, role_ring_at(values));
+    values[WORD] = next.word, values[CLASSES] = next.classes;
+    values[PASSED] = ir_addi(b, values[PASSED], role_number(r, 1));
+    ir_while_end(b, &loop, values, COUNT);
+    for (size_t i = 0; i < SOUGHT; i++)
+        k_ring[i] = ir_result(loop.op, i);
+    *extent = listed_extent(r, (struct listed){ir_result(loop.op, WORD),
+                                               ir_result(loop.op, CLASSES)});
+    return ir_result(loop.op, PASSED);
+}
+
+/* Gives back V of the blocks that seek_early passed. */
+static void skip_late(struct roles *r, MlirValue passed, MlirValue v_ring[2]) {
+    struct ir_builder *b = &r->b;
+    MlirValue one = role_number(r, 1);
+    struct ir_for loop =
+        ir_for_begin(b, role_number(r, 0), passed, one, v_ring, 2);
+    MlirValue v[2] = {ir_for_arg(&loop, 0), ir_for_arg(&loop, 1)};
+    ir_mbarrier_wait(b, r->v_full, v[0], v[1]);
+    ir_mbarrier_arrive(b, r->v_empty, v[0], false);
+    role_take_turn(r);
+    role_pass_turn(r);
+    role_ring_advance(r, v, r->stages);
+    ir_for_end(b, &loop, v, 2);
+    for (size_t i = 0; i < 2; i++)
+        v_ring[i] = ir_result(loop.op, i);
+}
+
 /* Starts tile `at`: its first Q·K^T runs while the rows of the tile before are
  * written (`done`, NULL: there is none).  Changes the positions of K and V, and
  * extent->at to the first own block; returns its scores, anything for a tile
@@ -267,6 +330,9 @@ static MlirValue start_tile(struct roles *r, struct extent *extent,
     MlirType scores = mlirValueGetType(ir_result(r->qk, 0));
     MlirType types[RESULTS] = {i32, i32, i32, i32, scores};
     MlirValue values[RESULTS], same[RESULTS], s;
+    MlirValue passed = {NULL};
+    if (seeks_early(r))
+        passed = seek_early(r, extent, carried + T_KS);
     for (size_t i = 0; i < 4; i++)
         values[i] = same[i] = carried[T_KS + i];
     struct ir_if some = ir_if_begin(b, extent->some, types, RESULTS, true);
@@ -293,7 +359,13 @@ static MlirValue start_tile(struct roles *r, struct extent *extent,
     for (size_t i = 0; i < 4; i++)
         carried[T_KS + i] = ir_result(some.op, i);
     s = ir_result(some.op, 4);
-    return consume_has_skips(r) ? catch_up(r, extent, s, carried) : s;
+    if (seeks_early(r))
+        skip_late(r, passed, carried + T_VS);
+    if (consume_has_skips(r))
+        s = catch_up(r, extent, s, carried);
+    if (done && !mlirOperationIsNull(r->o_store))
+        finish_store(r);
+    return s;
 }
 
 /* What goes round the loop over tiles behind the rings: the scores of the first
@@ -364,6 +436,12 @@ void role_consumer(struct roles *r, MlirValue warpgroup) {
     ir_set_max_registers(
         b, schedule_consumer_registers(r->consumers, r->is_list), true);
     r->consumer = ir_subi(b, warpgroup, role_number(r, 1));
+    if (!mlirOperationIsNull(r->o_store)) {
+        MlirValue warp = ir_andi(b, r->warp, role_number(r, 3));
+        r->is_storing =
+            ir_andi(b, ir_cmpi(b, IR_EQ, warp, role_number(r, 0)), ir_elect(b));
+        r->rows_written = ir_addi(b, warpgroup, role_number(r, r->consumers));
+    }
     if (r->pingpong) { /* the first consumer goes first */
         r->own_turn = turn_barrier(r, 0);
         r->next_turn = turn_barrier(r, 1);

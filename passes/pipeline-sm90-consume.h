@@ -35,6 +35,8 @@ MlirValue consume_finish_qk(struct roles *r, MlirValue s, MlirValue k_ring[2]);
 void consume_block(struct roles *r, struct scope *scope,
                    MlirValue carried[C_COUNT], const struct peeled *peeled,
                    struct listed *late);
+/* Gives the tile's Q back; later where O is to take its slot. */
+void consume_release_q(struct roles *r);
 /* The last P·V. */
 void consume_tail(struct roles *r, MlirValue carried[C_COUNT]);
 
@@ -51,6 +53,8 @@ void consume_set_listed(struct roles *r, struct scope *block,
                         struct listed listed);
 /* i1: is the block this consumer's? */
 MlirValue consume_is_own(struct roles *r, MlirValue classes);
+/* i1: of the tile; true for a tile without blocks, too. */
+MlirValue consume_is_last(struct roles *r, MlirValue word);
 /* From block `at` on, which is not own, to the next own one (waited for) or the
  * tile's last, which is skipped too.  Replaces `at`, whose consume_is_own then
  * says which, and the rings.  `in_tile`: an own block was before. */

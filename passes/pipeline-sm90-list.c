@@ -41,7 +41,7 @@ MlirValue consume_is_own(struct roles *r, MlirValue classes) {
     return own_from(r, classes, 0);
 }
 
-static MlirValue is_last(struct roles *r, MlirValue word) {
+MlirValue consume_is_last(struct roles *r, MlirValue word) {
     struct ir_builder *b = &r->b;
     return ir_cmpi(b, IR_NE, ir_andi(b, word, role_number(r, 1)),
                    role_number(r, 0));
@@ -59,37 +59,35 @@ void consume_set_listed(struct roles *r, struct scope *block,
  * says which, and the rings.  `in_tile`: an own block was before. */
 void consume_seek_own(struct roles *r, bool in_tile, struct listed *at,
                       MlirValue rings[RING_VALUES]) {
-    enum { WORD = RING_VALUES, CLASSES, COUNT };
+    enum { WORD = 2, CLASSES, COUNT };
     struct ir_builder *b = &r->b;
-    MlirType i32 = ir_type_i32(b->context), types[4] = {i32, i32, i32, i32};
-    MlirValue values[COUNT] = {rings[0], rings[1], rings[2],
-                               rings[3], at->word, at->classes};
+    MlirType i32 = ir_type_i32(b->context), types[2] = {i32, i32};
+    MlirValue values[COUNT] = {rings[0], rings[1], at->word, at->classes};
     struct ir_while loop = ir_while_begin(b, values, COUNT);
     for (size_t i = 0; i < COUNT; i++)
         values[i] = ir_while_arg(&loop, 0, i);
-    MlirValue ends =
-        ir_ori(b, consume_is_own(r, values[CLASSES]), is_last(r, values[WORD]));
+    MlirValue ends = ir_ori(b, consume_is_own(r, values[CLASSES]),
+                            consume_is_last(r, values[WORD]));
     ir_while_do(b, &loop, ir_not(b, ends), values, COUNT);
     for (size_t i = 0; i < COUNT; i++)
         values[i] = ir_while_arg(&loop, 1, i);
     role_skip_block(r, values, true);
-    struct listed next =
-        consume_next_listed(r, (struct ring){values[0], values[1]});
+    struct listed next = consume_next_listed(r, role_ring_at(values));
     values[WORD] = next.word, values[CLASSES] = next.classes;
     ir_while_end(b, &loop, values, COUNT);
     for (size_t i = 0; i < COUNT; i++)
         values[i] = ir_result(loop.op, i);
     *at = (struct listed){values[WORD], values[CLASSES]};
     struct ir_if found =
-        ir_if_begin(b, consume_is_own(r, at->classes), types, 4, true);
-    MlirValue same[4] = {values[0], values[1], values[2], values[3]};
-    ir_if_else(b, &found, same, 4);
+        ir_if_begin(b, consume_is_own(r, at->classes), types, 2, true);
+    MlirValue same[2] = {values[0], values[1]};
+    ir_if_else(b, &found, same, 2);
     /* The first own block of a tile takes no turn; one that is not there takes
      * none either. */
     role_skip_block(r, values, in_tile);
-    ir_if_end(b, &found, values, 4);
-    for (size_t i = 0; i < 4; i++)
-        rings[i] = ir_result(found.op, i);
+    ir_if_end(b, &found, values, 2);
+    for (size_t i = 0; i < RING_VALUES; i++)
+        rings[i] = ir_result(found.op, i % 2);
 }
 
 /* Are captured tensors read in front of the products?  Then the block must be
@@ -120,7 +118,7 @@ static void consume_run(struct roles *r, const struct scope *tile,
     role_name_section(r, loop.op, consume_mainloop_title);
     for (size_t i = 0; i < COUNT; i++)
         values[i] = ir_while_arg(&loop, 0, i);
-    MlirValue more = ir_not(b, is_last(r, values[WORD]));
+    MlirValue more = ir_not(b, consume_is_last(r, values[WORD]));
     if (consume_has_skips(r))
         more = ir_andi(b, more, own_from(r, values[CLASSES], NEXT_CLASSES));
     ir_while_do(b, &loop, more, values, COUNT);
@@ -143,7 +141,7 @@ static void consume_run(struct roles *r, const struct scope *tile,
     *at =
         (struct listed){ir_result(loop.op, WORD), ir_result(loop.op, CLASSES)};
     if (!consume_has_skips(r))
-        ir_mbarrier_arrive(b, r->q_empty, r->q_slot, false);
+        consume_release_q(r);
     consume_tail(r, carried);
 }
 
@@ -166,7 +164,8 @@ static struct listed seek_behind(struct roles *r, struct listed at,
     MlirType types[COUNT] = {i32, i32, i32, i32, i32, i32};
     MlirValue end[COUNT] = {rings[0], rings[1], rings[2],
                             rings[3], at.word,  role_number(r, 0)};
-    struct ir_if done = ir_if_begin(b, is_last(r, at.word), types, COUNT, true);
+    struct ir_if done =
+        ir_if_begin(b, consume_is_last(r, at.word), types, COUNT, true);
     ir_if_else(b, &done, end, COUNT);
     at = consume_next_listed(r, (struct ring){rings[0], rings[1]});
     consume_seek_own(r, true, &at, rings);
@@ -222,7 +221,7 @@ static void consume_runs(struct roles *r, const struct scope *tile,
         carried[C_ACC + i] = ir_result(loop.op, i);
     for (size_t i = 0; i < RING_VALUES; i++)
         carried[C_KS + i] = ir_result(loop.op, R_RINGS + i);
-    ir_mbarrier_arrive(b, r->q_empty, r->q_slot, false);
+    consume_release_q(r);
 }
 
 void consume_listed(struct roles *r, const struct scope *tile, struct listed at,

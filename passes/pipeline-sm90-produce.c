@@ -79,6 +79,16 @@ static void copy_q(struct roles *r, struct scope *scope, struct ring ring) {
     }
 }
 
+/* The slots of Q for a tile without blocks, as they are. */
+static void pass_q(struct roles *r, struct ring ring) {
+    for (int i = 0; i < r->consumers; i++) {
+        struct ring slot = {role_q_slot(r, ring.stage, role_number(r, i)),
+                            ring.parity};
+        role_wait_empty(r, r->q_empty, slot);
+        ir_mbarrier_arrive(&r->b, r->q_full, slot.stage, true);
+    }
+}
+
 /* First row of block number i of a counted loop. */
 static MlirValue counted_row(struct roles *r, const struct scope *tile,
                              MlirOperation load, MlirValue i) {
@@ -129,8 +139,8 @@ static void leave_late(struct roles *r, struct scope *tile, MlirValue row,
     late[LATE_HEAD] = role_slice(r, tile, ir_operand(r->v_load, 2));
 }
 
-/* K(0), Q, then K(i), V(i-1); the last V is left for later.  Nothing for a tile
- * without blocks. */
+/* K(0), Q, then K(i), V(i-1); the last V is left for later.  For a tile without
+ * blocks the slots of Q alone. */
 static void produce_counted(struct roles *r, struct scope *tile,
                             MlirValue carried[P_COUNT]) {
     struct ir_builder *b = &r->b;
@@ -138,18 +148,21 @@ static void produce_counted(struct roles *r, struct scope *tile,
     MlirValue zero = role_number(r, 0), one = role_number(r, 1);
     MlirType i32 = ir_type_i32(b->context);
     MlirType types[P_COUNT] = {i32, i32, i32, i32, i32, i32, i32, i32, i32};
+    MlirValue none[P_COUNT];
     struct ring k = {carried[P_KS], carried[P_KP]},
                 v = {carried[P_VS], carried[P_VP]},
                 q = {carried[P_QS], carried[P_QP]};
     v = produce_late(r, v, carried + P_ROW);
     carried[P_VS] = v.stage, carried[P_VP] = v.parity;
     carried[P_ROW] = role_number(r, -1);
+    role_ring_advance(r, carried + P_QS, r->q_stages);
+    for (size_t i = 0; i < P_COUNT; i++)
+        none[i] = carried[i];
     struct ir_if some =
         ir_if_begin(b, ir_cmpi(b, IR_SGT, count, zero), types, P_COUNT, true);
     copy_k(r, tile, k, counted_row(r, tile, r->k_load, zero));
     k = role_ring_next(r, k, r->stages);
     copy_q(r, tile, q);
-    q = role_ring_next(r, q, r->q_stages);
     MlirValue inits[4] = {k.stage, k.parity, v.stage, v.parity};
     struct ir_for loop = ir_for_begin(b, one, count, one, inits, 4);
     k = (struct ring){ir_for_arg(&loop, 0), ir_for_arg(&loop, 1)};
@@ -162,15 +175,13 @@ static void produce_counted(struct roles *r, struct scope *tile,
     ir_for_end(b, &loop, (MlirValue[]){k.stage, k.parity, v.stage, v.parity},
                4);
     MlirValue last = ir_subi(b, count, one);
-    MlirValue done[P_COUNT] = {ir_result(loop.op, 0),
-                               ir_result(loop.op, 1),
-                               ir_result(loop.op, 2),
-                               ir_result(loop.op, 3),
-                               q.stage,
-                               q.parity};
+    MlirValue done[P_COUNT] = {ir_result(loop.op, 0), ir_result(loop.op, 1),
+                               ir_result(loop.op, 2), ir_result(loop.op, 3),
+                               carried[P_QS],         carried[P_QP]};
     leave_late(r, tile, counted_row(r, tile, r->v_load, last), done + P_ROW);
     ir_if_else(b, &some, done, P_COUNT);
-    ir_if_end(b, &some, carried, P_COUNT);
+    pass_q(r, q);
+    ir_if_end(b, &some, none, P_COUNT);
     for (size_t i = 0; i < P_COUNT; i++)
         carried[i] = ir_result(some.op, i);
 }
@@ -213,18 +224,20 @@ static void copy_listed_v(struct roles *r, struct scope *tile, MlirValue *rings,
     role_ring_advance(r, rings + L_VS, r->stages);
 }
 
-/* For a tile without blocks: the record -1, and a slot of V that stays as it
- * is, so that K and V keep step. */
+/* For a tile without blocks: the record -1, and slots of V and Q that stay as
+ * they are, so that the rings keep step. */
 static void produce_nothing(struct roles *r, MlirValue *rings,
                             struct listed listed) {
     struct ir_builder *b = &r->b;
     struct ring k = role_ring_at(rings + L_KS), v = role_ring_at(rings + L_VS);
     put_record(r, k, listed);
     ir_mbarrier_arrive(b, r->k_full, k.stage, true);
+    pass_q(r, role_ring_at(rings + L_QS));
     role_wait_empty(r, r->v_empty, v);
     ir_mbarrier_arrive(b, r->v_full, v.stage, true);
     role_ring_advance(r, rings + L_KS, r->stages);
     role_ring_advance(r, rings + L_VS, r->stages);
+    role_ring_advance(r, rings + L_QS, r->q_stages);
 }
 
 /* K(0), Q, then K(j), V(j-1), V(last) of the records of a tile. */

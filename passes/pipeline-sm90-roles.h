@@ -38,6 +38,8 @@ struct roles {
     op_list before, after; /* ops in front of and behind the key loop */
     op_list coordinates; /* ops of `before` that give the tile's coordinates */
     MlirOperation q_load, k_load, v_load, loop, qk, pv;
+    MlirOperation o_store; /* of `after`: O, which goes out by TMA from the slot
+                              of Q; null: no store does */
     MlirOperation own; /* attn.own_blocks; null: all blocks are */
     MlirBlock loop_body;
     bool is_list;        /* scf.while over a list of blocks, else scf.for */
@@ -62,6 +64,8 @@ struct roles {
     MlirValue warp, elected, consumer;
     struct scope fixed; /* producer, search: quotients that all tiles share */
     MlirValue q_slot; /* consumer: of the tile in work */
+    MlirValue is_storing, rows_written; /* consumer, with o_store: the thread
+                                           that copies; named barrier */
     MlirValue own_turn, next_turn; /* consumer: named barriers (pingpong) */
     int shared_bytes;
 };
@@ -142,17 +146,17 @@ struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,
 void role_tiles_end(struct roles *r, struct tile_loop *loop,
                     const struct tile_loop *next, const MlirValue *yields);
 
-/* Consumers: one pass of the key loop without this consumer.  rings: stage and
- * parity of K, then of V; replaced.  A turn is taken and passed on, so that all
- * consumers take equally many. */
-void role_skip_block(struct roles *r, MlirValue rings[4], bool takes_turn);
-/* Passes begin <= i < end of a counted loop. */
+/* Consumers: one pass of the key loop without this consumer.  K and V lie in
+ * the same stage of their rings, no product being in flight: stage and parity,
+ * replaced.  A turn is taken and passed on, so that all consumers take equally
+ * many. */
+void role_skip_block(struct roles *r, MlirValue position[2], bool takes_turn);
+/* Passes begin <= i < end of a counted loop; rings: stage and parity of K, then
+ * those of V, which are the same. */
 void role_skip_blocks(struct roles *r, MlirValue begin, MlirValue end,
                       MlirValue rings[4]);
-/* A whole tile of `count` passes without it, with Q in the slot of position
- * `q`. */
-void role_skip_tile(struct roles *r, MlirValue count, struct ring q,
-                    MlirValue rings[4]);
+/* A whole tile of `count` passes without it. */
+void role_skip_tile(struct roles *r, MlirValue count, MlirValue rings[4]);
 /* mbarriers behind what shared memory holds already. */
 MlirValue role_mbarriers(struct roles *r, const char *name, int count,
                          int arrivals);

@@ -21,12 +21,13 @@
  *
  *     ring       full: bytes of the copy    empty: one arrival per
  *     k, v       one for all consumers      consumer warp
- *     q          a slot per consumer        warp of its own consumer
+ *     q          a slot per consumer        warp of its own consumer, or the
+ *                                           one that copies O out of it
  *
  * For list masks the search hands block·2 + last and the block's classes to the
  * producer, which writes them beside K.
  * With attn.q_stages = 2 the next tile's Q is copied while the present one is
- * in use.
+ * in use, and O takes the slot of its tile's Q on its way out (TMA).
  *
  * Persistent CTAs take every ctas-th tile; kernels whose tiles differ in an
  * unknown way (lists) draw them from a counter in the workspace instead
@@ -88,7 +89,8 @@ static void emit_shared(struct roles *r) {
     r->k_tiles = emit_tiles(r, r->k_load, r->stages);
     r->v_tiles = emit_tiles(r, r->v_load, r->stages);
     r->q_full = role_mbarriers(r, "q_full", q_slots, 1);
-    r->q_empty = role_mbarriers(r, "q_empty", q_slots, 4);
+    int q_arrivals = mlirOperationIsNull(r->o_store) ? 4 : 1;
+    r->q_empty = role_mbarriers(r, "q_empty", q_slots, q_arrivals);
     r->k_full = role_mbarriers(r, "k_full", r->stages, 1);
     r->k_empty = role_mbarriers(r, "k_empty", r->stages, 4 * r->consumers);
     r->v_full = role_mbarriers(r, "v_full", r->stages, 1);
@@ -174,6 +176,23 @@ static bool find_body(struct roles *r, struct diag_sink *diags) {
     return true;
 }
 
+/* Can the rows of a store go out by TMA, from the slot that had the same rows
+ * of Q?  With one slot the next Q would have to wait for it. */
+static bool fits_q_slot(const struct roles *r, MlirOperation store) {
+    if (!ir_is_op(store, "attn.store") || r->q_stages == 1)
+        return false;
+    MlirType rows = mlirValueGetType(ir_operand(store, 0));
+    MlirType q = mlirValueGetType(ir_result(r->q_load, 0));
+    bool same = ir_is_tile(rows) && ir_columns(rows) == ir_extent(q, 1) &&
+                ir_rows(rows) == ir_extent(q, 0) &&
+                mlirTypeEqual(ir_element_type(rows), ir_element_type(q)) &&
+                ir_packed_heads(store) == ir_packed_heads(r->q_load);
+    for (size_t i = 1; i < 5; i++) /* batch, head, row, limit */
+        same = same && mlirValueEqual(ir_operand(store, i + 1),
+                                      ir_operand(r->q_load, i));
+    return same;
+}
+
 static bool take_apart(struct roles *r, struct diag_sink *diags) {
     MlirOperation op = mlirBlockGetFirstOperation(ir_func_body(r->func));
     for (; !ir_is_op(op, "func.return"); op = mlirOperationGetNextInBlock(op)) {
@@ -201,6 +220,9 @@ static bool take_apart(struct roles *r, struct diag_sink *diags) {
         return refuse(diags, "a kernel needs one load of Q and one key loop");
     if (r->coordinates.count >= MAX_WORDS)
         return refuse(diags, "too many tile coordinates");
+    for (size_t i = 0; i < r->after.count; i++)
+        if (fits_q_slot(r, r->after.data[i]))
+            r->o_store = r->after.data[i];
     r->is_list = ir_is_op(r->loop, "scf.while");
     r->loop_body = ir_region_block(r->loop, r->is_list ? 1 : 0);
     r->state = ir_result_count(r->loop) - 3;

@@ -153,8 +153,9 @@ static void check_map(struct checker *c, const struct kernel_tensor_map *map) {
               "a tensor map has boxes of %d rows for %d heads, expected a "
               "multiple",
               map->box_rows, map->heads);
-    if (c->fault == NULL && map->heads > 1 && map->tensor != KERNEL_TENSOR_Q)
-        FAULT(c, "a tensor map packs heads of tensor %d, expected q",
+    if (c->fault == NULL && map->heads > 1 && map->tensor != KERNEL_TENSOR_Q &&
+        map->tensor != KERNEL_TENSOR_O)
+        FAULT(c, "a tensor map packs heads of tensor %d, expected q or o",
               map->tensor);
     check_range(c, "a tensor map's panels", map->panels, 1, 256);
     if (map->swizzle_bytes != 32 && map->swizzle_bytes != 64 &&

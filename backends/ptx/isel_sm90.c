@@ -185,54 +185,151 @@ static struct ptx_operand tensor_map(struct isel *is,
     return map;
 }
 
-/* Shared-memory address of a tile's first byte. */
-static struct ptx_operand tile_address(struct isel *is,
-                                       const struct shared_view *view) {
-    struct ptx_operand base = isel_smem(is);
-    if (ptx_is_reg(view->stage_index))
-        base = ptx_def(is->kernel, PTX_MAD_LO_S32,
-                       arena_printf(is->arena, "%s_at", view->name),
-                       view->stage_index, ptx_imm(view->stage_bytes), base);
-    return ptx_address(base, view->byte_offset);
+/* Shared-memory address of a tile, the offset of its buffer left out. */
+static struct ptx_operand tile_base(struct isel *is,
+                                    const struct shared_view *view) {
+    if (!ptx_is_reg(view->stage_index))
+        return isel_smem(is);
+    return ptx_def(is->kernel, PTX_MAD_LO_S32,
+                   arena_printf(is->arena, "%s_at", view->name),
+                   view->stage_index, ptx_imm(view->stage_bytes),
+                   isel_smem(is));
 }
 
-void lower_tma_load(struct isel *is, MlirOperation op) {
-    struct ptx_kernel *k = is->kernel;
-    const struct argument *arg = isel_argument(is, ir_operand(op, 0));
-    const struct shared_view *view = isel_shared(is, ir_operand(op, 4));
-    if (view->panels == 0 || view->rows > 256) {
-        isel_error(is, op,
-                   "attn.tma_load: '%s' must be a tile of panels with at most "
-                   "256 rows",
-                   view->name);
-        return;
-    }
+static struct ptx_operand tile_address(struct isel *is,
+                                       const struct shared_view *view) {
+    return ptx_address(tile_base(is, view), view->byte_offset);
+}
+
+static bool want_tma_tile(struct isel *is, MlirOperation op,
+                          const struct shared_view *view) {
+    if (view->panels > 0 && view->rows <= 256)
+        return true;
+    isel_error(is, op,
+               "%s: '%s' must be a tile of panels with at most 256 rows",
+               ir_op_name(op), view->name);
+    return false;
+}
+
+/* Coordinates of a box, from operand `first` of the op on: batch, head, row. */
+static struct ptx_operand tma_corner(struct isel *is, MlirOperation op,
+                                     size_t first) {
     int heads = ir_packed_heads(op);
-    struct ptx_operand map = tensor_map(is, arg, view, heads);
-    struct ptx_operand at = tile_address(is, view);
-    struct ptx_operand bar =
-        mbarrier_address(is, ir_operand(op, 5), ir_operand(op, 6));
-    struct ptx_operand b =
-        isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 1)), "b");
-    struct ptx_operand h =
-        isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 2)), "h");
-    struct ptx_operand row =
-        isel_in_register(is, PTX_R, isel_scalar(is, ir_operand(op, 3)), "r");
+    struct ptx_operand at[3];
+    static const char *const names[3] = {"b", "h", "r"};
+    for (size_t i = 0; i < 3; i++)
+        at[i] = isel_in_register(
+            is, PTX_R, isel_scalar(is, ir_operand(op, first + i)), names[i]);
     struct ptx_operand zero = isel_in_register(is, PTX_R, ptx_imm(0), "zero");
-    struct ptx_operand where[] = {zero, row, zero, h, b};
+    struct ptx_operand where[] = {zero, at[2], zero, at[1], at[0]};
     if (heads > 1) { /* the box has rows of `heads` heads, query by query */
-        where[1] = h;
-        where[2] = ptx_def(k, PTX_SHR_U32, "query", row,
+        where[1] = at[1];
+        where[2] = ptx_def(is->kernel, PTX_SHR_U32, "query", at[2],
                            ptx_imm(__builtin_ctz((unsigned)heads)));
         where[3] = zero;
     }
     struct ptx_operand *corner =
         ARENA_NEW_ARRAY(is->arena, struct ptx_operand, 5);
     memcpy(corner, where, sizeof where);
+    return ptx_vector(corner, 5);
+}
+
+void lower_tma_load(struct isel *is, MlirOperation op) {
+    struct ptx_kernel *k = is->kernel;
+    const struct argument *arg = isel_argument(is, ir_operand(op, 0));
+    const struct shared_view *view = isel_shared(is, ir_operand(op, 4));
+    if (!want_tma_tile(is, op, view))
+        return;
+    struct ptx_operand map = tensor_map(is, arg, view, ir_packed_heads(op));
+    struct ptx_operand at = tile_address(is, view);
+    struct ptx_operand bar =
+        mbarrier_address(is, ir_operand(op, 5), ir_operand(op, 6));
+    struct ptx_operand corner = tma_corner(is, op, 1);
     ptx_comment(k, PTX_COMMENT, "copy %d rows of %s to %s", view->rows,
                 arg->stem, view->name);
-    ptx_put(k, PTX_TMA_LOAD_5D, PTX_NOTHING, at, map, ptx_vector(corner, 5),
-            bar);
+    ptx_put(k, PTX_TMA_LOAD_5D, PTX_NOTHING, at, map, corner, bar);
+    isel_release(is, op);
+}
+
+void lower_tma_store(struct isel *is, MlirOperation op) {
+    struct ptx_kernel *k = is->kernel;
+    const struct shared_view *view = isel_shared(is, ir_operand(op, 0));
+    const struct argument *arg = isel_argument(is, ir_operand(op, 1));
+    if (!want_tma_tile(is, op, view))
+        return;
+    struct ptx_operand map = tensor_map(is, arg, view, ir_packed_heads(op));
+    struct ptx_operand at = tile_address(is, view);
+    struct ptx_operand corner = tma_corner(is, op, 2);
+    ptx_comment(k, PTX_COMMENT, "copy %d rows of %s to %s", view->rows,
+                view->name, arg->stem);
+    ptx_put(k, PTX_TMA_STORE_5D, PTX_NOTHING, map, corner, at);
+    ptx_put(k, PTX_BULK_COMMIT, PTX_NOTHING, PTX_NOTHING);
+    isel_release(is, op);
+}
+
+void lower_tma_store_wait(struct isel *is, MlirOperation op) {
+    (void)op;
+    ptx_put(is->kernel, PTX_BULK_WAIT_READ, PTX_NOTHING, ptx_imm(0));
+}
+
+/* Where a lane's address of stmatrix lies in a tile of panels: row lane % 16 of
+ * the warp's, and of two neighbouring groups of 8 columns the one that lane /
+ * 16 says.  XORed with the bytes of an even group in its panel it is that of
+ * that group: a panel row of S bytes has its 16-byte units exchanged by
+ * bits 7.. of the address (PTX ISA, "Shared memory matrix layout"). */
+static struct ptx_operand stmatrix_lane(struct isel *is, int swizzle_bytes) {
+    struct ptx_kernel *k = is->kernel;
+    int units = swizzle_bytes / 16; /* of a panel row: 8, 4 or 2 */
+    struct ptx_operand lane = isel_lane(is);
+    struct ptx_operand row = ptx_def(k, PTX_AND_B32, "row", lane, ptx_imm(15));
+    struct ptx_operand group =
+        ptx_def(k, PTX_SHR_U32, "group", lane, ptx_imm(4));
+    struct ptx_operand turn = row; /* address bits 7.. of the row */
+    if (units < 8)
+        turn =
+            ptx_def(k, PTX_SHR_U32, "turn", row, ptx_imm(units == 4 ? 1 : 2));
+    turn = ptx_def(k, PTX_AND_B32, "turn", turn, ptx_imm(units - 1));
+    group = ptx_def(k, PTX_XOR_B32, "unit", group, turn);
+    struct ptx_operand warp =
+        ptx_def(k, PTX_AND_B32, "warp", isel_warp(is), ptx_imm(3));
+    row = ptx_def(k, PTX_MAD_LO_S32, "row", warp, ptx_imm(16), row);
+    group = ptx_def(k, PTX_SHL_B32, "unit", group, ptx_imm(4));
+    return ptx_def(k, PTX_MAD_LO_S32, "place", row, ptx_imm(swizzle_bytes),
+                   group);
+}
+
+void lower_stmatrix(struct isel *is, MlirOperation op) {
+    struct ptx_kernel *k = is->kernel;
+    const struct storage *value = isel_storage(is, ir_operand(op, 0));
+    const struct shared_view *view = isel_shared(is, ir_operand(op, 1));
+    int groups = value->shape.groups, bytes = view->swizzle_bytes;
+    if (!want_tma_tile(is, op, view))
+        return;
+    if (!value->packed || value->shape.fragments != 1 || groups % 2 != 0) {
+        isel_error(is, op,
+                   "attn.stmatrix: takes a packed tile of 16 rows a warp, in "
+                   "pairs of 8 columns");
+        return;
+    }
+    ptx_comment(k, PTX_BANNER, "rows to %s", view->name);
+    struct ptx_operand units[4]; /* address of an even group of any panel */
+    units[0] = ptx_def(k, PTX_ADD_S32, "rows_at", tile_base(is, view),
+                       stmatrix_lane(is, bytes));
+    for (int unit = 2; unit < bytes / 16; unit += 2)
+        units[unit / 2] =
+            ptx_def(k, PTX_XOR_B32, "rows_at", units[0], ptx_imm(16 * unit));
+    for (int j = 0; j < groups; j += 2) {
+        struct ptx_operand *words =
+            ARENA_NEW_ARRAY(is->arena, struct ptx_operand, 4);
+        for (int n = 0; n < 4; n++)
+            words[n] = storage_element(value, 0, n % 2, j + n / 2, 0);
+        int panel = 16 * j / bytes, unit = j % (bytes / 16);
+        ptx_put(k, PTX_STMATRIX_X4, PTX_NOTHING,
+                ptx_address(units[unit / 2],
+                            view->byte_offset + panel * view->rows * bytes),
+                ptx_vector(words, 4));
+    }
+    ptx_put(k, PTX_FENCE_PROXY_ASYNC, PTX_NOTHING, PTX_NOTHING);
     isel_release(is, op);
 }
 

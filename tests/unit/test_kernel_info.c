@@ -275,6 +275,8 @@ Test(kernel_info, check_finds_broken_rules) {
     BROKEN(info->tensor_maps[0].heads = 4); /* of k */
     BROKEN(info->tensor_maps[0].tensor = KERNEL_TENSOR_Q;
            info->tensor_maps[0].heads = 48);
+    BROKEN(info->tensor_maps[0].tensor = KERNEL_TENSOR_V;
+           info->tensor_maps[0].heads = 4);
     BROKEN(info->entries[0].threads = 1025);
     BROKEN(info->entries[0].params[0].index = SAMPLE_TENSORS);
     BROKEN(info->entries[0].params[2].axis = 2);

@@ -168,17 +168,18 @@ Test(ptx_sm90, packed_heads_are_one_box) {
               "%s", messages());
     const struct kernel_entry *packed =
         &c.info->entries[c.info->entry_count - 1];
-    int boxes = 0;
+    int boxes = 0; /* of Q and of O */
     for (size_t p = 0; p < packed->param_count; p++) {
         if (packed->params[p].kind != KERNEL_PARAM_TENSOR_MAP)
             continue;
         const struct kernel_tensor_map *map =
             &c.info->tensor_maps[packed->params[p].index];
-        bool is_q = map->tensor == KERNEL_TENSOR_Q;
-        cr_expect_eq(map->heads, is_q ? 16 : 1);
-        boxes += is_q && map->box_rows == 64;
+        bool has_rows =
+            map->tensor == KERNEL_TENSOR_Q || map->tensor == KERNEL_TENSOR_O;
+        cr_expect_eq(map->heads, has_rows ? 16 : 1);
+        boxes += has_rows && map->box_rows == 64;
     }
-    cr_expect_eq(boxes, 1);
+    cr_expect_eq(boxes, 2);
 }
 
 /* Of a window with D 64 tall tiles waste less; in whatever spelling. */

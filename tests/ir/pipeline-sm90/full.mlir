@@ -46,11 +46,12 @@
 // CHECK: math.exp2 {{.*}} : vector<64x128xf32>
 // CHECK: "attn.wgmma_wait"({{.*}}) {pending = 0 : i32} : (vector<64x64xf32>)
 // CHECK: %[[NEXT:.*]] = "attn.wgmma"({{.*}}) {transpose_b}
-// CHECK: "attn.store"
+// CHECK: "attn.tma_store"
 // CHECK: "attn.store"
 // CHECK: "attn.wgmma_wait"(%[[NEXT]]) {pending = 0 : i32}
 // CHECK: "attn.mbarrier_arrive"(%[[KEMPTY]]
 // CHECK: } else {
+// CHECK: "attn.tma_store"
 // CHECK: "attn.store"
 // CHECK-NOT: attn.load
 // CHECK-NOT: attn.consumer"
