@@ -206,7 +206,23 @@ static MlirValue difference_wraps(struct ir_builder *b, MlirValue x,
     return ir_cmpi(b, IR_SLT, signs, ir_const_i32(b, 0));
 }
 
+/* x + c by a constant: x is brought to where the sum fits, which makes it the
+ * nearest i32. */
+static MlirValue add_constant(struct ir_builder *b, MlirValue x, int64_t c) {
+    int64_t end = (c < 0 ? (int64_t)INT32_MIN : (int64_t)INT32_MAX) - c, known;
+    if (ir_constant_int(x, &known)) {
+        bool past = c < 0 ? known < end : known > end;
+        return ir_const_i32(b, (int32_t)((past ? end : known) + c));
+    }
+    MlirValue limit = ir_const_i32(b, (int32_t)end);
+    x = c < 0 ? ir_maxsi(b, x, limit) : ir_minsi(b, x, limit);
+    return ir_addi(b, x, ir_const_i32(b, (int32_t)c));
+}
+
 MlirValue abs_add_saturating(struct ir_builder *b, MlirValue x, MlirValue y) {
+    int64_t c;
+    if (ir_constant_int(y, &c))
+        return add_constant(b, x, c);
     MlirValue sum = ir_addi(b, x, y);
     MlirValue end = ir_xori(b, ir_shrsi(b, x, ir_const_i32(b, 31)),
                             ir_const_i32(b, INT32_MAX));
@@ -214,6 +230,9 @@ MlirValue abs_add_saturating(struct ir_builder *b, MlirValue x, MlirValue y) {
 }
 
 MlirValue abs_sub_saturating(struct ir_builder *b, MlirValue x, MlirValue y) {
+    int64_t c;
+    if (ir_constant_int(y, &c) && c > INT32_MIN)
+        return add_constant(b, x, -c);
     MlirValue difference = ir_subi(b, x, y);
     MlirValue end = ir_xori(b, ir_shrsi(b, x, ir_const_i32(b, 31)),
                             ir_const_i32(b, INT32_MAX));
