@@ -9,8 +9,9 @@
  *     section 0                                 section 1
  *     tile T-1: heads 0..hs-1 | tile T-2: ...   tile T-1: heads hs..2hs-1 | ...
  *
- * Under a test kv <= q the first query tiles are the cheapest, those of all
- * heads: they come last, as many as need no more keys than a section.
+ * Under a test kv <= q, or where a later query keeps every key that an earlier
+ * one does, the first query tiles are the cheapest, those of all heads: they
+ * come last, as many as need no more keys than a section.
  *
  *     sections as above, down to tile F          tile F-1: all heads | ...
  *
@@ -48,7 +49,41 @@ static MlirValue section_heads(struct tile_kernel *kernel, MlirValue total) {
     return ir_minsi(b, ir_muli(b, kv_heads, ratio), total);
 }
 
-/* F: query tiles that come last, those of all heads; needs kernel->causal. */
+/* ---- The tiles at the end ------------------------------------------------ */
+
+static bool depends_on(MlirValue value, MlirValue arg) {
+    MlirOperation op = ir_def(value);
+    if (mlirValueEqual(value, arg))
+        return true;
+    if (mlirOperationIsNull(op))
+        return false;
+    bool depends = mlirOperationGetNumRegions(op) > 0;
+    for (size_t i = 0; i < ir_operand_count(op); i++)
+        depends = depends || depends_on(ir_operand(op, i), arg);
+    return depends;
+}
+
+/* Is it true for all later queries of a key for which it is true? */
+static bool grows(MlirValue condition, MlirValue q, MlirValue kv) {
+    MlirOperation op = ir_def(condition);
+    if (!depends_on(condition, q) ||
+        mlirOperationEqual(ir_find_causal(condition, q, kv), op))
+        return true;
+    return (ir_is_op(op, "arith.andi") || ir_is_op(op, "arith.ori")) &&
+           grows(ir_operand(op, 0), q, kv) && grows(ir_operand(op, 1), q, kv);
+}
+
+/* Do the first query tiles have the fewest keys? */
+static bool starts_cheap(const struct tile_kernel *kernel) {
+    if (!mlirOperationIsNull(kernel->causal))
+        return true;
+    MlirValue q = ir_func_arg(kernel->mask, IR_MASK_Q);
+    MlirValue kv = ir_func_arg(kernel->mask, IR_MASK_KV);
+    MlirValue attends = ir_returned(kernel->mask);
+    return depends_on(attends, q) && grows(attends, q, kv);
+}
+
+/* F: query tiles that come last, those of all heads. */
 static MlirValue last_tiles(struct tile_kernel *kernel, MlirValue tiles) {
     struct ir_builder *b = &kernel->b;
     int most = section_keys(kernel) * kernel->pack / kernel->plan.tile_m;
@@ -67,7 +102,7 @@ void tile_order(struct tile_kernel *kernel, MlirValue number, MlirValue tiles,
     }
     MlirValue total =
         ir_muli(b, tile_head_count(kernel), tile_size(kernel, "size:batch"));
-    bool has_last = !mlirOperationIsNull(kernel->causal);
+    bool has_last = starts_cheap(kernel);
     MlirValue heads = section_heads(kernel, total), one = tile_const(kernel, 1);
     MlirValue behind = {NULL}, in_sections = tiles;
     if (has_last) {
