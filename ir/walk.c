@@ -203,14 +203,17 @@ MlirValue ir_unstretched(MlirValue value) {
     return mlirOperationIsNull(stretch) ? value : ir_operand(stretch, 0);
 }
 
-MlirOperation ir_find_causal(MlirValue condition, MlirValue q, MlirValue kv) {
+/* Values are shared: what was seen before is not walked again. */
+static MlirOperation find_causal(struct ir_map *seen, MlirValue condition,
+                                 MlirValue q, MlirValue kv) {
     MlirOperation op = ir_def(ir_unstretched(condition)), none = {NULL};
-    if (mlirOperationIsNull(op))
+    if (mlirOperationIsNull(op) || ir_map_has(seen, condition))
         return none;
+    ir_map_set(seen, condition, condition);
     if (ir_is_op(op, "arith.andi")) {
-        MlirOperation left = ir_find_causal(ir_operand(op, 0), q, kv);
+        MlirOperation left = find_causal(seen, ir_operand(op, 0), q, kv);
         return mlirOperationIsNull(left)
-                   ? ir_find_causal(ir_operand(op, 1), q, kv)
+                   ? find_causal(seen, ir_operand(op, 1), q, kv)
                    : left;
     }
     int64_t predicate = ir_int_attr(op, "predicate", -1);
@@ -220,6 +223,11 @@ MlirOperation ir_find_causal(MlirValue condition, MlirValue q, MlirValue kv) {
                 mlirValueEqual(ir_unstretched(ir_operand(op, flipped)), kv) &&
                 mlirValueEqual(ir_unstretched(ir_operand(op, !flipped)), q);
     return fits ? op : none;
+}
+
+MlirOperation ir_find_causal(struct arena *scratch, MlirValue condition,
+                             MlirValue q, MlirValue kv) {
+    return find_causal(ir_map_create(scratch), condition, q, kv);
 }
 
 MlirAttribute ir_func_arg_attr(MlirOperation func, size_t i, const char *name) {

@@ -126,7 +126,8 @@ MlirValue ir_unstretched(MlirValue value);
 /* The first test kv <= q (or q >= kv) among conditions that must all hold
  * (arith.andi), in a mask function or inlined on vectors; null when there is
  * none. */
-MlirOperation ir_find_causal(MlirValue condition, MlirValue q, MlirValue kv);
+MlirOperation ir_find_causal(struct arena *scratch, MlirValue condition,
+                             MlirValue q, MlirValue kv);
 
 /* Arguments of a mask function: b h h_kv q kv, then the kernel's. */
 enum { IR_MASK_Q = 3, IR_MASK_KV = 4 };

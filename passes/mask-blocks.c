@@ -60,16 +60,18 @@ static struct abs_value tile_positions(MlirValue lo, MlirValue hi, int tile,
 }
 
 /* i1: do the conditions that must hold together all hold, but for `causal`
- * among them? */
-static MlirValue rest_holds(struct mask_eval *e, MlirValue condition,
-                            MlirOperation causal) {
+ * among them?  `seen`: those that were asked before; not asked again. */
+static MlirValue rest_holds(struct mask_eval *e, struct ir_map *seen,
+                            MlirValue condition, MlirOperation causal) {
     MlirOperation op = ir_def(condition);
-    if (!mlirOperationIsNull(op) && mlirOperationEqual(op, causal))
+    bool is_causal = !mlirOperationIsNull(op) && mlirOperationEqual(op, causal);
+    if (is_causal || ir_map_has(seen, condition))
         return ir_const_bool(e->b, true);
+    ir_map_set(seen, condition, condition);
     if (mlirOperationIsNull(op) || !ir_is_op(op, "arith.andi"))
         return mask_eval_fact(e, condition)->value.lo;
-    return abs_and(e->b, rest_holds(e, ir_operand(op, 0), causal),
-                   rest_holds(e, ir_operand(op, 1), causal));
+    return abs_and(e->b, rest_holds(e, seen, ir_operand(op, 0), causal),
+                   rest_holds(e, seen, ir_operand(op, 1), causal));
 }
 
 static void build_classify(struct mask_blocks *m, struct ir_builder *b) {
@@ -91,12 +93,13 @@ static void build_classify(struct mask_blocks *m, struct ir_builder *b) {
     MlirValue results[2] = {
         abs_choose(b, keep.lo, ir_const_i32(b, 2), partial)};
     MlirOperation causal =
-        ir_find_causal(attends, ir_func_arg(m->mask, IR_MASK_Q),
+        ir_find_causal(b->arena, attends, ir_func_arg(m->mask, IR_MASK_Q),
                        ir_func_arg(m->mask, IR_MASK_KV));
     results[1] = ir_const_i32(b, 0);
     if (!mlirOperationIsNull(causal))
-        results[1] = ir_extui(b, rest_holds(&e, attends, causal),
-                              ir_type_i32(b->context));
+        results[1] = ir_extui(
+            b, rest_holds(&e, ir_map_create(b->arena), attends, causal),
+            ir_type_i32(b->context));
     ir_return(b, results, 2);
     ir_erase_dead(ir_func_body(m->classify));
 }

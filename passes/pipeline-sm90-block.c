@@ -214,12 +214,12 @@ void consume_block(struct roles *r, struct scope *scope,
     carried[C_L] = role_image(scope, ir_operand(yield, r->state + STATE_L));
 }
 
-/* The last P·V. */
 void consume_release_q(struct roles *r) {
     if (mlirOperationIsNull(r->o_store))
         ir_mbarrier_arrive(&r->b, r->q_empty, r->q_slot, false);
 }
 
+/* The last P·V. */
 void consume_tail(struct roles *r, MlirValue carried[C_COUNT]) {
     struct ring v = {carried[C_VS], carried[C_VP]};
     ir_mbarrier_wait(&r->b, r->v_full, v.stage, v.parity);

@@ -148,6 +148,8 @@ static void consume_blocks(struct roles *r, const struct scope *tile,
 
 /* ---- From tile to tile --------------------------------------------------- */
 
+enum { WARPGROUP_THREADS = 128 };
+
 /* O by way of the slot of Q, which nobody reads any more: one thread copies
  * what its warpgroup has written there. */
 static void store_by_tma(struct roles *r, const struct scope *tile) {
@@ -157,7 +159,7 @@ static void store_by_tma(struct roles *r, const struct scope *tile) {
         operands[i] = role_image(tile, ir_operand(r->o_store, i));
     MlirValue slot = ir_stage(b, r->q_tiles, r->q_slot);
     ir_stmatrix(b, operands[0], slot);
-    ir_bar_sync(b, r->rows_written, 128);
+    ir_bar_sync(b, r->rows_written, WARPGROUP_THREADS);
     struct ir_if one = ir_if_begin(b, r->is_storing, NULL, 0, false);
     MlirOperation copy = ir_tma_store(b, slot, operands[1], operands[2],
                                       operands[3], operands[4]);

@@ -51,36 +51,54 @@ static MlirValue section_heads(struct tile_kernel *kernel, MlirValue total) {
 
 /* ---- The tiles at the end ------------------------------------------------ */
 
-static bool depends_on(MlirValue value, MlirValue arg) {
-    MlirOperation op = ir_def(value);
-    if (mlirValueEqual(value, arg))
-        return true;
-    if (mlirOperationIsNull(op))
-        return false;
-    bool depends = mlirOperationGetNumRegions(op) > 0;
-    for (size_t i = 0; i < ir_operand_count(op); i++)
-        depends = depends || depends_on(ir_operand(op, i), arg);
-    return depends;
+/* Set of the values of a function that depend on an argument. */
+static struct ir_map *dependents(struct arena *scratch, MlirOperation func,
+                                 MlirValue arg) {
+    struct ir_map *set = ir_map_create(scratch);
+    ir_map_set(set, arg, arg);
+    MlirOperation op = mlirBlockGetFirstOperation(ir_func_body(func));
+    for (; !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op)) {
+        bool depends = mlirOperationGetNumRegions(op) > 0;
+        for (size_t i = 0; i < ir_operand_count(op); i++)
+            depends = depends || ir_map_has(set, ir_operand(op, i));
+        for (size_t i = 0; depends && i < ir_result_count(op); i++)
+            ir_map_set(set, ir_result(op, i), ir_result(op, i));
+    }
+    return set;
 }
 
+/* A mask, the values of it that depend on q, and those known to grow. */
+struct growth {
+    MlirValue q, kv;
+    struct arena *scratch;
+    struct ir_map *on_q, *known;
+};
+
 /* Is it true for all later queries of a key for which it is true? */
-static bool grows(MlirValue condition, MlirValue q, MlirValue kv) {
+static bool grows(const struct growth *g, MlirValue condition) {
     MlirOperation op = ir_def(condition);
-    if (!depends_on(condition, q) ||
-        mlirOperationEqual(ir_find_causal(condition, q, kv), op))
+    if (!ir_map_has(g->on_q, condition) || ir_map_has(g->known, condition))
         return true;
-    return (ir_is_op(op, "arith.andi") || ir_is_op(op, "arith.ori")) &&
-           grows(ir_operand(op, 0), q, kv) && grows(ir_operand(op, 1), q, kv);
+    bool fits = ir_is_op(op, "arith.andi") || ir_is_op(op, "arith.ori")
+                    ? grows(g, ir_operand(op, 0)) && grows(g, ir_operand(op, 1))
+                    : !mlirOperationIsNull(
+                          ir_find_causal(g->scratch, condition, g->q, g->kv));
+    if (fits)
+        ir_map_set(g->known, condition, condition);
+    return fits;
 }
 
 /* Do the first query tiles have the fewest keys? */
 static bool starts_cheap(const struct tile_kernel *kernel) {
-    if (!mlirOperationIsNull(kernel->causal))
-        return true;
-    MlirValue q = ir_func_arg(kernel->mask, IR_MASK_Q);
-    MlirValue kv = ir_func_arg(kernel->mask, IR_MASK_KV);
-    MlirValue attends = ir_returned(kernel->mask);
-    return depends_on(attends, q) && grows(attends, q, kv);
+    MlirOperation mask = kernel->mask;
+    MlirValue attends = ir_returned(mask);
+    struct growth g = {.q = ir_func_arg(mask, IR_MASK_Q),
+                       .kv = ir_func_arg(mask, IR_MASK_KV),
+                       .scratch = kernel->b.arena};
+    g.on_q = dependents(g.scratch, mask, g.q);
+    g.known = ir_map_create(g.scratch);
+    return !mlirOperationIsNull(kernel->causal) ||
+           (ir_map_has(g.on_q, attends) && grows(&g, attends));
 }
 
 /* F: query tiles that come last, those of all heads. */

@@ -185,15 +185,19 @@ static bool bound_comparison(struct tile_kernel *kernel, MlirOperation op,
 }
 
 /* Makes a condition that all kept pairs fulfil false for keys beyond kv_len, at
- * the cost of a row.  False when there is none. */
-static bool bound_keys(struct tile_kernel *kernel, MlirValue condition,
-                       MlirValue kv) {
+ * the cost of a row.  False when there is none; `failed`: conditions that were
+ * tried before, since conditions are shared. */
+static bool bound_keys(struct tile_kernel *kernel, struct ir_map *failed,
+                       MlirValue condition, MlirValue kv) {
     MlirOperation op = ir_def(condition);
+    if (ir_map_has(failed, condition))
+        return false;
+    ir_map_set(failed, condition, condition);
     if (ir_is_op(op, "vector.broadcast"))
-        return bound_keys(kernel, ir_operand(op, 0), kv);
+        return bound_keys(kernel, failed, ir_operand(op, 0), kv);
     if (ir_is_op(op, "arith.andi"))
-        return bound_keys(kernel, ir_operand(op, 0), kv) ||
-               bound_keys(kernel, ir_operand(op, 1), kv);
+        return bound_keys(kernel, failed, ir_operand(op, 0), kv) ||
+               bound_keys(kernel, failed, ir_operand(op, 1), kv);
     return ir_is_op(op, "arith.cmpi") && bound_comparison(kernel, op, kv);
 }
 
@@ -240,8 +244,8 @@ static MlirValue mask_scores(struct tile_kernel *kernel, enum mask_part part,
         MlirValue attends = inline_part(kernel, part, kv);
         MlirType shape =
             ir_join_shapes(mlirValueGetType(attends), mlirValueGetType(keep));
-        bool bounded =
-            kernel->plan.consumers > 0 && bound_keys(kernel, attends, kv);
+        bool bounded = kernel->plan.consumers > 0 &&
+                       bound_keys(kernel, ir_map_create(b->arena), attends, kv);
         keep = bounded ? attends
                        : ir_andi(b, ir_broadcast(b, attends, shape),
                                  ir_broadcast(b, keep, shape));
@@ -300,7 +304,8 @@ static MlirValue apply_mask(struct tile_kernel *kernel, MlirValue s,
     struct ir_if below =
         ir_if_begin(b, is_below(kernel, k_first), &kernel->scores, 1, true);
     MlirValue attends = inline_mask(kernel, kv);
-    MlirValue test = ir_result(ir_find_causal(attends, kernel->rows, kv), 0);
+    MlirValue test =
+        ir_result(ir_find_causal(b->arena, attends, kernel->rows, kv), 0);
     ir_replace_uses(test, ir_splat(b, mlirValueGetType(test), 1));
     MlirValue others = keep_scores(kernel, attends, s);
     ir_if_else(b, &below, &others, 1);
@@ -622,8 +627,9 @@ static void find_causal(struct tile_kernel *kernel) {
     if (mlirOperationIsNull(mask))
         return;
     MlirValue attends = ir_returned(mask);
-    kernel->causal = ir_find_causal(attends, ir_func_arg(mask, IR_MASK_Q),
-                                    ir_func_arg(mask, IR_MASK_KV));
+    kernel->causal =
+        ir_find_causal(kernel->b.arena, attends, ir_func_arg(mask, IR_MASK_Q),
+                       ir_func_arg(mask, IR_MASK_KV));
     kernel->has_rest = kernel->plan.consumers > 0 &&
                        !mlirOperationIsNull(kernel->causal) &&
                        !mlirOperationEqual(kernel->causal, ir_def(attends));

@@ -331,3 +331,30 @@ Test(ptx_sm90, schedules_that_do_not_fit_are_refused) {
     cr_expect_not_null(strstr(messages(), "f16 takes at most 15"));
     cr_expect(refused("overlap none"));
 }
+
+/* Each line doubles the paths to the first one; what walks them all never ends.
+ */
+Test(ptx_sm90, shared_values_are_walked_once, .timeout = 60) {
+    static const struct {
+        const char *first, *twice, *last;
+    } rows[] = {
+        {"kv < 5", "&&", "mask x40 && kv <= q;"},
+        {"kv < 5", "||", "mask x40 || kv <= q;"},
+        {"kv <= q", "||", "mask x40;"},
+        {"kv", "+", "mask x40 < 5 || kv <= q;"},
+        {"q - kv", "*", "mask x40 < 5;"},
+        {"doc[b, q] == doc[b, kv]", "&&", "mask x40;"},
+        {"doc[b, q] == doc[b, kv]", "&&", "mask kv <= q; mask x40;"},
+        {"s", "+", "score x40;"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *lines =
+            arena_printf(arena, "tensor doc: i32[batch, kv_len]; let x0 = %s;",
+                         rows[i].first);
+        for (int n = 1; n <= 40; n++)
+            lines = arena_printf(arena, "%s let x%d = x%d %s x%d;", lines, n,
+                                 n - 1, rows[i].twice, n - 1);
+        lines = arena_printf(arena, "%s %s", lines, rows[i].last);
+        cr_expect_not_null(ptx_of(64, lines, NULL));
+    }
+}
