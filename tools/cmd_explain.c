@@ -82,6 +82,13 @@ static void print_lines(const struct explain *e, struct strbuf *out) {
 }
 
 /* What the planner decided, with the sums that had to fit. */
+static bool stores_by_tma(const struct kernel_info *info) {
+    for (size_t i = 0; i < info->tensor_map_count; i++)
+        if (info->tensor_maps[i].tensor == KERNEL_TENSOR_O)
+            return true;
+    return false;
+}
+
 static void print_plan(const struct explain *e, struct strbuf *out) {
     const struct schedule_plan *p = &e->compiled.plan;
     const struct target_limits *limits = target_limits_find(p->target);
@@ -105,6 +112,10 @@ static void print_plan(const struct explain *e, struct strbuf *out) {
     strbuf_printf(out, "  Q            in %s\n",
                   p->q_registers ? "registers"
                                  : "shared memory, read for every block");
+    strbuf_printf(out, "  O            %s\n",
+                  stores_by_tma(e->compiled.info)
+                      ? "by TMA, out of the shared memory of its tile's Q"
+                      : "stored by the lanes that computed it");
     strbuf_printf(out, "  query tiles  %s%s\n",
                   p->longest_first ? "the longest first" : "as numbered",
                   p->consumers == 0 ? ""

@@ -19,7 +19,20 @@ out_has "      128  ##++...."
 out_has "      384  ######++"
 out_has "tiles: 12 skipped (37.5 %), 8 partial (25.0 %), 12 whole (37.5 %)"
 out_has "pairs: 131328 of 262144 attend (50.1 %)"
+out_has "O            stored by the lanes that computed it"
 out_lacks ".visible .entry"
+
+# Two buffers of Q: O goes out by way of one of them; with one the lanes store it.
+run explain "$specs/causal.attn" --target sm_90a --schedule 'tile 128, 128; stages 2'
+status_is 0
+out_has "2 x Q 32768"
+out_has "O            by TMA, out of the shared memory of its tile's Q"
+out_has "tensor map of o"
+run explain "$specs/causal.attn" --target sm_90a --schedule 'tile 128, 176; stages 2'
+status_is 0
+out_has "shared       Q 32768"
+out_has "O            stored by the lanes that computed it"
+out_lacks "tensor map of o"
 
 run explain "$specs/causal.attn" --target sm_80 --ptx
 status_is 0
