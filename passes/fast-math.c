@@ -18,7 +18,8 @@
  * tanh.approx.f32 (2^-11 relative) is not used: docs/ptx.md has what it costs.
  *
  * Not here: code that does not depend on scores (evaluated as written, at most
- * once a row or column), functions inside branches. */
+ * once a row or column), functions inside branches, those beside which more
+ * than one tile would wait for the branch. */
 #include <math.h>
 
 #include "ir/build_sm90.h"
@@ -201,6 +202,49 @@ static bool is_hot(MlirOperation op) {
            (ir_is_op(parent, "scf.for") || ir_is_op(parent, "scf.while"));
 }
 
+/* ---- What waits beside a branch ------------------------------------------ */
+
+/* Adds the results of an op of scores: one that takes a score. */
+static void add_scores(struct ir_map *scores, MlirOperation op) {
+    bool found = ir_is_op(op, "attn.dot");
+    for (size_t i = 0; i < ir_operand_count(op); i++)
+        found = found || ir_map_has(scores, ir_operand(op, i));
+    for (size_t i = 0; found && i < ir_result_count(op); i++)
+        ir_map_set(scores, ir_result(op, i), ir_result(op, i));
+}
+
+/* Is a value used behind `op`, in its block or below it? */
+static bool is_used_behind(MlirValue value, MlirOperation op) {
+    MlirBlock block = mlirOperationGetBlock(op);
+    for (MlirOpOperand use = mlirValueGetFirstUse(value);
+         !mlirOpOperandIsNull(use); use = mlirOpOperandGetNextUse(use)) {
+        MlirOperation user = mlirOpOperandGetOwner(use);
+        while (!mlirBlockEqual(mlirOperationGetBlock(user), block))
+            user = mlirOperationGetParentOperation(user);
+        if (mlirOperationIsBeforeInBlock(op, user))
+            return true;
+    }
+    return false;
+}
+
+/* Tiles of scores that are there in front of an op and needed behind it. Around
+ * a branch they lie in registers; without one an element passes through all of
+ * a score's ops before the next. */
+static int waiting_tiles(struct arena *scratch, MlirOperation op) {
+    struct ir_map *scores = ir_map_create(scratch); /* a set */
+    MlirOperation at = mlirBlockGetFirstOperation(mlirOperationGetBlock(op));
+    int count = 0;
+    for (; !mlirOperationEqual(at, op); at = mlirOperationGetNextInBlock(at)) {
+        add_scores(scores, at);
+        if (ir_result_count(at) == 1 && ir_map_has(scores, ir_result(at, 0)) &&
+            ir_is_tile(mlirValueGetType(ir_result(at, 0))))
+            count += is_used_behind(ir_result(at, 0), op);
+    }
+    return count;
+}
+
+/* ---- The pass ------------------------------------------------------------ */
+
 /* Code of scores may use other forms than the written ones. */
 static bool may_change(MlirOperation op) {
     MlirAttribute flags =
@@ -217,7 +261,9 @@ static void rewrite_function(struct pass_ctx *ctx, MlirOperation func) {
     struct ir_builder b;
     ir_builder_init(&b, mlirOperationGetContext(func), ctx->scratch);
     for (size_t i = 0; i < count; i++) {
-        if (!is_hot(ops[i]) || !may_change(ops[i]))
+        /* Schedules leave room for one tile beside that of a tanh. */
+        if (!is_hot(ops[i]) || !may_change(ops[i]) ||
+            waiting_tiles(ctx->scratch, ops[i]) > 1)
             continue;
         rewrite(&b, ops[i]);
         changed = true;
