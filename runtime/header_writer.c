@@ -368,7 +368,6 @@ static void print_init(const struct writer *w) {
         "    return attn_bad ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;\n}\n\n");
 }
 
-/* X_load and X_unload. */
 /* Whether the driver takes early launches. */
 static void print_early(const struct writer *w) {
     if (has_programmatic(w))
@@ -383,6 +382,7 @@ static void print_early(const struct writer *w) {
             RT_PROGRAMMATIC_DRIVER);
 }
 
+/* X_load and X_unload. */
 static void print_load(const struct writer *w) {
     struct strbuf *out = w->out;
     strbuf_printf(
