@@ -99,8 +99,7 @@ static void pass_listed(struct roles *r, struct listed at,
     role_skip_block(r, rings, false);
     ir_if_else(b, &branch, rings, 2);
     ir_if_end(b, &branch, same, 2);
-    for (size_t i = 0; i < RING_VALUES; i++)
-        rings[i] = ir_result(branch.op, i % 2);
+    role_set_rings(rings, branch.op);
 }
 
 /* A tile without own blocks: gives back what the producer copied for others. */
@@ -270,40 +269,7 @@ static bool seeks_early(const struct roles *r) {
     return consume_has_skips(r) && r->stages > 2;
 }
 
-/* From the first listed block, which may not be own, to the first own one among
- * as many as the ring holds, so that its product can run while rows are
- * written.  K of those passed is given back, V is not: skip_late does that.
- * Replaces the position of K and extent->at; returns how many were passed. */
-static MlirValue seek_early(struct roles *r, struct extent *extent,
-                            MlirValue k_ring[2]) {
-    enum { SOUGHT = 2, WORD = 2, CLASSES, PASSED, COUNT };
-    struct ir_builder *b = &r->b;
-    MlirValue values[COUNT] = {k_ring[0], k_ring[1], extent->at.word,
-                               extent->at.classes, role_number(r, 0)};
-    struct ir_while loop = ir_while_begin(b, values, COUNT);
-    for (size_t i = 0; i < COUNT; i++)
-        values[i] = ir_while_arg(&loop, 0, i);
-    MlirValue ends = ir_ori(b, consume_is_own(r, values[CLASSES]),
-                            consume_is_last(r, values[WORD]));
-    ends = ir_ori(
-        b, ends, ir_cmpi(b, IR_SGE, values[PASSED], role_number(r, r->stages)));
-    ir_while_do(b, &loop, ir_not(b, ends), values, COUNT);
-    for (size_t i = 0; i < COUNT; i++)
-        values[i] = ir_while_arg(&loop, 1, i);
-    ir_mbarrier_arrive(b, r->k_empty, values[0], false);
-    role_ring_advance(r, values, r->stages);
-    struct listed next = consume_next_listed(r, role_ring_at(values));
-    values[WORD] = next.word, values[CLASSES] = next.classes;
-    values[PASSED] = ir_addi(b, values[PASSED], role_number(r, 1));
-    ir_while_end(b, &loop, values, COUNT);
-    for (size_t i = 0; i < SOUGHT; i++)
-        k_ring[i] = ir_result(loop.op, i);
-    *extent = listed_extent(r, (struct listed){ir_result(loop.op, WORD),
-                                               ir_result(loop.op, CLASSES)});
-    return ir_result(loop.op, PASSED);
-}
-
-/* Gives back V of the blocks that seek_early passed. */
+/* Gives back V of the blocks that consume_seek_early passed. */
 static void skip_late(struct roles *r, MlirValue passed, MlirValue v_ring[2]) {
     struct ir_builder *b = &r->b;
     MlirValue one = role_number(r, 1);
@@ -333,8 +299,10 @@ static MlirValue start_tile(struct roles *r, struct extent *extent,
     MlirType types[RESULTS] = {i32, i32, i32, i32, scores};
     MlirValue values[RESULTS], same[RESULTS], s;
     MlirValue passed = {NULL};
-    if (seeks_early(r))
-        passed = seek_early(r, extent, carried + T_KS);
+    if (seeks_early(r)) {
+        passed = consume_seek_early(r, &extent->at, carried + T_KS);
+        *extent = listed_extent(r, extent->at);
+    }
     for (size_t i = 0; i < 4; i++)
         values[i] = same[i] = carried[T_KS + i];
     struct ir_if some = ir_if_begin(b, extent->some, types, RESULTS, true);

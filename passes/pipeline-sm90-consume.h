@@ -53,13 +53,17 @@ void consume_set_listed(struct roles *r, struct scope *block,
                         struct listed listed);
 /* i1: is the block this consumer's? */
 MlirValue consume_is_own(struct roles *r, MlirValue classes);
-/* i1: of the tile; true for a tile without blocks, too. */
-MlirValue consume_is_last(struct roles *r, MlirValue word);
 /* From block `at` on, which is not own, to the next own one (waited for) or the
  * tile's last, which is skipped too.  Replaces `at`, whose consume_is_own then
  * says which, and the rings.  `in_tile`: an own block was before. */
 void consume_seek_own(struct roles *r, bool in_tile, struct listed *at,
                       MlirValue rings[RING_VALUES]);
+/* From the first listed block, which may not be own, to the first own one among
+ * as many as the ring holds, so that its product can run while rows are
+ * written.  K of those passed is given back, V is not.  Replaces `at` and the
+ * position of K; returns how many were passed. */
+MlirValue consume_seek_early(struct roles *r, struct listed *at,
+                             MlirValue k_ring[2]);
 /* All own blocks of a tile from `at` on, whose scores are `s`; gives Q back. */
 void consume_listed(struct roles *r, const struct scope *tile, struct listed at,
                     MlirValue s, MlirValue carried[C_COUNT]);

@@ -41,7 +41,7 @@ MlirValue consume_is_own(struct roles *r, MlirValue classes) {
     return own_from(r, classes, 0);
 }
 
-MlirValue consume_is_last(struct roles *r, MlirValue word) {
+static MlirValue is_last(struct roles *r, MlirValue word) {
     struct ir_builder *b = &r->b;
     return ir_cmpi(b, IR_NE, ir_andi(b, word, role_number(r, 1)),
                    role_number(r, 0));
@@ -54,40 +54,69 @@ void consume_set_listed(struct roles *r, struct scope *block,
     ir_map_set(block->inner, ir_result(r->classes, 0), listed.classes);
 }
 
-/* From block `at` on, which is not own, to the next own one (waited for) or the
- * tile's last, which is skipped too.  Replaces `at`, whose consume_is_own then
- * says which, and the rings.  `in_tile`: an own block was before. */
-void consume_seek_own(struct roles *r, bool in_tile, struct listed *at,
-                      MlirValue rings[RING_VALUES]) {
-    enum { WORD = 2, CLASSES, COUNT };
+/* From block `at` on to the first one that is own or the tile's last.  Those in
+ * front are given back; with `passed`, which receives their number, only K is,
+ * and the search ends after as many as the ring holds.  Replaces `at` and the
+ * position. */
+static void seek(struct roles *r, struct listed *at, MlirValue position[2],
+                 MlirValue *passed) {
+    enum { WORD = 2, CLASSES, PASSED, COUNT };
     struct ir_builder *b = &r->b;
-    MlirType i32 = ir_type_i32(b->context), types[2] = {i32, i32};
-    MlirValue values[COUNT] = {rings[0], rings[1], at->word, at->classes};
-    struct ir_while loop = ir_while_begin(b, values, COUNT);
-    for (size_t i = 0; i < COUNT; i++)
+    MlirValue values[COUNT] = {position[0], position[1], at->word, at->classes};
+    size_t count = passed ? COUNT : PASSED;
+    if (passed)
+        values[PASSED] = role_number(r, 0);
+    struct ir_while loop = ir_while_begin(b, values, count);
+    for (size_t i = 0; i < count; i++)
         values[i] = ir_while_arg(&loop, 0, i);
-    MlirValue ends = ir_ori(b, consume_is_own(r, values[CLASSES]),
-                            consume_is_last(r, values[WORD]));
-    ir_while_do(b, &loop, ir_not(b, ends), values, COUNT);
-    for (size_t i = 0; i < COUNT; i++)
+    MlirValue ends =
+        ir_ori(b, consume_is_own(r, values[CLASSES]), is_last(r, values[WORD]));
+    if (passed)
+        ends = ir_ori(
+            b, ends,
+            ir_cmpi(b, IR_SGE, values[PASSED], role_number(r, r->stages)));
+    ir_while_do(b, &loop, ir_not(b, ends), values, count);
+    for (size_t i = 0; i < count; i++)
         values[i] = ir_while_arg(&loop, 1, i);
-    role_skip_block(r, values, true);
+    if (passed) {
+        ir_mbarrier_arrive(b, r->k_empty, values[0], false);
+        role_ring_advance(r, values, r->stages);
+    } else {
+        role_skip_block(r, values, true);
+    }
     struct listed next = consume_next_listed(r, role_ring_at(values));
     values[WORD] = next.word, values[CLASSES] = next.classes;
-    ir_while_end(b, &loop, values, COUNT);
-    for (size_t i = 0; i < COUNT; i++)
-        values[i] = ir_result(loop.op, i);
-    *at = (struct listed){values[WORD], values[CLASSES]};
+    if (passed)
+        values[PASSED] = ir_addi(b, values[PASSED], role_number(r, 1));
+    ir_while_end(b, &loop, values, count);
+    position[0] = ir_result(loop.op, 0), position[1] = ir_result(loop.op, 1);
+    *at =
+        (struct listed){ir_result(loop.op, WORD), ir_result(loop.op, CLASSES)};
+    if (passed)
+        *passed = ir_result(loop.op, PASSED);
+}
+
+MlirValue consume_seek_early(struct roles *r, struct listed *at,
+                             MlirValue k_ring[2]) {
+    MlirValue passed;
+    seek(r, at, k_ring, &passed);
+    return passed;
+}
+
+void consume_seek_own(struct roles *r, bool in_tile, struct listed *at,
+                      MlirValue rings[RING_VALUES]) {
+    struct ir_builder *b = &r->b;
+    MlirType i32 = ir_type_i32(b->context), types[2] = {i32, i32};
+    seek(r, at, rings, NULL);
     struct ir_if found =
         ir_if_begin(b, consume_is_own(r, at->classes), types, 2, true);
-    MlirValue same[2] = {values[0], values[1]};
+    MlirValue same[2] = {rings[0], rings[1]};
     ir_if_else(b, &found, same, 2);
     /* The first own block of a tile takes no turn; one that is not there takes
      * none either. */
-    role_skip_block(r, values, in_tile);
-    ir_if_end(b, &found, values, 2);
-    for (size_t i = 0; i < RING_VALUES; i++)
-        rings[i] = ir_result(found.op, i % 2);
+    role_skip_block(r, rings, in_tile);
+    ir_if_end(b, &found, rings, 2);
+    role_set_rings(rings, found.op);
 }
 
 /* Are captured tensors read in front of the products?  Then the block must be
@@ -118,7 +147,7 @@ static void consume_run(struct roles *r, const struct scope *tile,
     role_name_section(r, loop.op, consume_mainloop_title);
     for (size_t i = 0; i < COUNT; i++)
         values[i] = ir_while_arg(&loop, 0, i);
-    MlirValue more = ir_not(b, consume_is_last(r, values[WORD]));
+    MlirValue more = ir_not(b, is_last(r, values[WORD]));
     if (consume_has_skips(r))
         more = ir_andi(b, more, own_from(r, values[CLASSES], NEXT_CLASSES));
     ir_while_do(b, &loop, more, values, COUNT);
@@ -164,8 +193,7 @@ static struct listed seek_behind(struct roles *r, struct listed at,
     MlirType types[COUNT] = {i32, i32, i32, i32, i32, i32};
     MlirValue end[COUNT] = {rings[0], rings[1], rings[2],
                             rings[3], at.word,  role_number(r, 0)};
-    struct ir_if done =
-        ir_if_begin(b, consume_is_last(r, at.word), types, COUNT, true);
+    struct ir_if done = ir_if_begin(b, is_last(r, at.word), types, COUNT, true);
     ir_if_else(b, &done, end, COUNT);
     at = consume_next_listed(r, (struct ring){rings[0], rings[1]});
     consume_seek_own(r, true, &at, rings);

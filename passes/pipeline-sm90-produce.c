@@ -65,28 +65,29 @@ static void copy_v(struct roles *r, struct scope *scope, struct ring ring,
               r->v_full, ring.stage);
 }
 
+/* Consumer i's slot of Q at a position, once it is empty. */
+static MlirValue empty_q_slot(struct roles *r, struct ring ring, int i) {
+    MlirValue slot = role_q_slot(r, ring.stage, role_number(r, i));
+    role_wait_empty(r, r->q_empty, (struct ring){slot, ring.parity});
+    return slot;
+}
+
 /* Copies the tile's rows of Q, a slot for each consumer. */
 static void copy_q(struct roles *r, struct scope *scope, struct ring ring) {
     struct ir_builder *b = &r->b;
     for (int i = 0; i < r->consumers; i++) {
-        MlirValue consumer = role_number(r, i);
-        struct ring slot = {role_q_slot(r, ring.stage, consumer), ring.parity};
-        role_wait_empty(r, r->q_empty, slot);
+        MlirValue slot = empty_q_slot(r, ring, i);
         MlirValue row = ir_addi(b, role_image(scope, ir_operand(r->q_load, 3)),
                                 role_number(r, 64 * i));
         emit_copy(r, r->q_load, place_of(r, scope, r->q_load, row), r->q_tiles,
-                  r->q_full, slot.stage);
+                  r->q_full, slot);
     }
 }
 
 /* The slots of Q for a tile without blocks, as they are. */
 static void pass_q(struct roles *r, struct ring ring) {
-    for (int i = 0; i < r->consumers; i++) {
-        struct ring slot = {role_q_slot(r, ring.stage, role_number(r, i)),
-                            ring.parity};
-        role_wait_empty(r, r->q_empty, slot);
-        ir_mbarrier_arrive(&r->b, r->q_full, slot.stage, true);
-    }
+    for (int i = 0; i < r->consumers; i++)
+        ir_mbarrier_arrive(&r->b, r->q_full, empty_q_slot(r, ring, i), true);
 }
 
 /* First row of block number i of a counted loop. */

@@ -146,6 +146,9 @@ struct scope role_tiles_head(struct roles *r, const struct tile_loop *loop,
 void role_tiles_end(struct roles *r, struct tile_loop *loop,
                     const struct tile_loop *next, const MlirValue *yields);
 
+/* Consumers: K and V at the same stage and parity, the first two results of the
+ * op. */
+void role_set_rings(MlirValue rings[4], MlirOperation op);
 /* Consumers: one pass of the key loop without this consumer.  K and V lie in
  * the same stage of their rings, no product being in flight: stage and parity,
  * replaced.  A turn is taken and passed on, so that all consumers take equally

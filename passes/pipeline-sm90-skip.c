@@ -10,6 +10,11 @@
  * nobody can wait in a circle. */
 #include "passes/pipeline-sm90-roles.h"
 
+void role_set_rings(MlirValue rings[4], MlirOperation op) {
+    for (size_t i = 0; i < 4; i++)
+        rings[i] = ir_result(op, i % 2);
+}
+
 void role_skip_block(struct roles *r, MlirValue position[2], bool takes_turn) {
     struct ir_builder *b = &r->b;
     struct ring at = role_ring_at(position);
@@ -32,8 +37,7 @@ void role_skip_blocks(struct roles *r, MlirValue begin, MlirValue end,
     MlirValue position[2] = {ir_for_arg(&loop, 0), ir_for_arg(&loop, 1)};
     role_skip_block(r, position, true);
     ir_for_end(b, &loop, position, 2);
-    for (size_t i = 0; i < 4; i++)
-        rings[i] = ir_result(loop.op, i % 2);
+    role_set_rings(rings, loop.op);
 }
 
 /* The first block of a tile takes no turn, its product runs alone. */
@@ -48,6 +52,5 @@ void role_skip_tile(struct roles *r, MlirValue count, MlirValue rings[4]) {
     role_skip_blocks(r, role_number(r, 1), count, rings);
     ir_if_else(b, &branch, rings, 2);
     ir_if_end(b, &branch, before, 2);
-    for (size_t i = 0; i < 4; i++)
-        rings[i] = ir_result(branch.op, i % 2);
+    role_set_rings(rings, branch.op);
 }

@@ -121,10 +121,7 @@ static bool reads_by_key(MlirOperation op) {
  * of `place` unless it is visible there. */
 static void move_early(MlirOperation op, MlirOperation place) {
     MlirBlock block = mlirOperationGetBlock(place);
-    if (!block_is_inside(mlirOperationGetBlock(op),
-                         mlirBlockGetParentOperation(block)))
-        return;
-    if (same_block(mlirOperationGetBlock(op), block) &&
+    if (!same_block(mlirOperationGetBlock(op), block) ||
         mlirOperationIsBeforeInBlock(op, place))
         return;
     for (size_t i = 0; i < ir_operand_count(op); i++) {
