@@ -63,6 +63,18 @@ bool ir_map_has(const struct ir_map *map, MlirValue value) {
     return map->entries[slot_of(map, value)][0].ptr != NULL;
 }
 
+bool ir_takes_any(MlirOperation op, const struct ir_map *set) {
+    for (size_t i = 0; i < ir_operand_count(op); i++)
+        if (ir_map_has(set, ir_operand(op, i)))
+            return true;
+    return false;
+}
+
+void ir_add_results(struct ir_map *set, MlirOperation op) {
+    for (size_t i = 0; i < ir_result_count(op); i++)
+        ir_map_set(set, ir_result(op, i), ir_result(op, i));
+}
+
 /* ---- Cloning ------------------------------------------------------------- */
 
 /* Operands inside the copy refer to the copy already: those are not in the

@@ -259,6 +259,10 @@ void ir_map_set(struct ir_map *map, MlirValue from, MlirValue to);
 MlirValue ir_map_get(const struct ir_map *map, MlirValue value);
 /* Whether a value has an image. */
 bool ir_map_has(const struct ir_map *map, MlirValue value);
+/* Does the op take a value of the set? */
+bool ir_takes_any(MlirOperation op, const struct ir_map *set);
+/* Adds the op's results to the set. */
+void ir_add_results(struct ir_map *set, MlirOperation op);
 
 /* A copy of `op` (regions included) at the builder's place, operands mapped;
  * results are entered into the map.  Keeps op's location. */

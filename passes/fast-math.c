@@ -204,15 +204,6 @@ static bool is_hot(MlirOperation op) {
 
 /* ---- What waits beside a branch ------------------------------------------ */
 
-/* Adds the results of an op of scores: one that takes a score. */
-static void add_scores(struct ir_map *scores, MlirOperation op) {
-    bool found = ir_is_op(op, "attn.dot");
-    for (size_t i = 0; i < ir_operand_count(op); i++)
-        found = found || ir_map_has(scores, ir_operand(op, i));
-    for (size_t i = 0; found && i < ir_result_count(op); i++)
-        ir_map_set(scores, ir_result(op, i), ir_result(op, i));
-}
-
 /* Is a value used behind `op`, in its block or below it? */
 static bool is_used_behind(MlirValue value, MlirOperation op) {
     MlirBlock block = mlirOperationGetBlock(op);
@@ -235,7 +226,8 @@ static int waiting_tiles(struct arena *scratch, MlirOperation op) {
     MlirOperation at = mlirBlockGetFirstOperation(mlirOperationGetBlock(op));
     int count = 0;
     for (; !mlirOperationEqual(at, op); at = mlirOperationGetNextInBlock(at)) {
-        add_scores(scores, at);
+        if (ir_is_op(at, "attn.dot") || ir_takes_any(at, scores))
+            ir_add_results(scores, at);
         if (ir_result_count(at) == 1 && ir_map_has(scores, ir_result(at, 0)) &&
             ir_is_tile(mlirValueGetType(ir_result(at, 0))))
             count += is_used_behind(ir_result(at, 0), op);

@@ -41,11 +41,6 @@ static bool is_score(const struct score_set *set, MlirValue value) {
     return ir_map_has(set->members, value);
 }
 
-static void add_result(struct score_set *set, MlirOperation op) {
-    for (size_t i = 0; i < ir_result_count(op); i++)
-        ir_map_set(set->members, ir_result(op, i), ir_result(op, i));
-}
-
 /* Visited in program order: operands are known before their users.  The slice
  * ends at reductions and at the second dot: only elementwise code is rewritten.
  */
@@ -53,15 +48,14 @@ static void visit_score(void *data, MlirOperation op) {
     struct score_set *set = data;
     if (ir_is_op(op, "attn.dot")) {
         if (ir_has_attr(op, "transpose_b"))
-            add_result(set, op);
+            ir_add_results(set->members, op);
         return;
     }
     if (!ir_is_pure(op) || ir_result_count(op) != 1 ||
         !ir_is_tile(mlirValueGetType(ir_result(op, 0))))
         return;
-    for (size_t i = 0; i < ir_operand_count(op); i++)
-        if (is_score(set, ir_operand(op, i)))
-            add_result(set, op);
+    if (ir_takes_any(op, set->members))
+        ir_add_results(set->members, op);
 }
 
 /* ---- Factors ------------------------------------------------------------ */

@@ -75,10 +75,9 @@ static bool is_search(struct roles *r, struct ir_map *found, MlirOperation op) {
             (size_t)mlirBlockArgumentGetArgNumber(value) < r->state;
         result = result || state || ir_map_has(found, value);
     }
-    for (size_t i = 0; result && i < ir_result_count(op); i++)
-        if (!mlirOperationEqual(op, r->entry) &&
-            !mlirOperationEqual(op, r->classes))
-            ir_map_set(found, ir_result(op, i), ir_result(op, i));
+    if (result && !mlirOperationEqual(op, r->entry) &&
+        !mlirOperationEqual(op, r->classes))
+        ir_add_results(found, op);
     return result;
 }
 

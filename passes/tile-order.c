@@ -57,13 +57,9 @@ static struct ir_map *dependents(struct arena *scratch, MlirOperation func,
     struct ir_map *set = ir_map_create(scratch);
     ir_map_set(set, arg, arg);
     MlirOperation op = mlirBlockGetFirstOperation(ir_func_body(func));
-    for (; !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op)) {
-        bool depends = mlirOperationGetNumRegions(op) > 0;
-        for (size_t i = 0; i < ir_operand_count(op); i++)
-            depends = depends || ir_map_has(set, ir_operand(op, i));
-        for (size_t i = 0; depends && i < ir_result_count(op); i++)
-            ir_map_set(set, ir_result(op, i), ir_result(op, i));
-    }
+    for (; !mlirOperationIsNull(op); op = mlirOperationGetNextInBlock(op))
+        if (mlirOperationGetNumRegions(op) > 0 || ir_takes_any(op, set))
+            ir_add_results(set, op);
     return set;
 }
 
@@ -92,13 +88,14 @@ static bool grows(const struct growth *g, MlirValue condition) {
 static bool starts_cheap(const struct tile_kernel *kernel) {
     MlirOperation mask = kernel->mask;
     MlirValue attends = ir_returned(mask);
+    if (!mlirOperationIsNull(kernel->causal))
+        return true;
     struct growth g = {.q = ir_func_arg(mask, IR_MASK_Q),
                        .kv = ir_func_arg(mask, IR_MASK_KV),
                        .scratch = kernel->b.arena};
     g.on_q = dependents(g.scratch, mask, g.q);
     g.known = ir_map_create(g.scratch);
-    return !mlirOperationIsNull(kernel->causal) ||
-           (ir_map_has(g.on_q, attends) && grows(&g, attends));
+    return ir_map_has(g.on_q, attends) && grows(&g, attends);
 }
 
 /* F: query tiles that come last, those of all heads. */
