@@ -283,6 +283,11 @@ struct ptx_operand isel_column_lane(struct isel *is); /* 2 (lane % 4) */
 struct ptx_operand
 isel_smem(struct isel *is); /* address of the shared memory */
 
+/* The chunk at which chunk `chunk` of row `row` lies (layout.h). */
+struct ptx_operand isel_swizzled(struct isel *is, struct swizzle swizzle,
+                                 struct ptx_operand row,
+                                 struct ptx_operand chunk);
+
 /* A cached lane constant; NULL when it has not been computed yet.  `name` is a
  * literal. */
 struct ptx_operand *isel_constant_find(struct isel *is, const char *name,

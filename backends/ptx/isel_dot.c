@@ -38,15 +38,7 @@ static struct ptx_operand lane_address(struct isel *is, struct swizzle swizzle,
     } else {
         row = ptx_def(k, PTX_AND_B32, "r", lane, ptx_imm(15));
     }
-    struct ptx_operand chunk = side;
-    if (swizzle.bits > 0) {
-        struct ptx_operand bits = row;
-        if (swizzle.shift > 0)
-            bits = ptx_def(k, PTX_SHR_U32, "r", bits, ptx_imm(swizzle.shift));
-        bits = ptx_def(k, PTX_AND_B32, "r", bits,
-                       ptx_imm((1 << swizzle.bits) - 1));
-        chunk = ptx_def(k, PTX_XOR_B32, "r", chunk, bits);
-    }
+    struct ptx_operand chunk = isel_swizzled(is, swizzle, row, side);
     if (pattern == PATTERN_A_WARP)
         row = ptx_def(k, PTX_MAD_LO_S32, "r", warp, ptx_imm(16 * is->fragments),
                       row);

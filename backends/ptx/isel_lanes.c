@@ -52,6 +52,19 @@ void isel_hoist_end(struct isel *is, struct hoist *hoist) {
 
 /* ---- Lane constants ----------------------------------------------------- */
 
+struct ptx_operand isel_swizzled(struct isel *is, struct swizzle swizzle,
+                                 struct ptx_operand row,
+                                 struct ptx_operand chunk) {
+    struct ptx_kernel *k = is->kernel;
+    struct ptx_operand bits = row;
+    if (swizzle.bits == 0)
+        return chunk;
+    if (swizzle.shift > 0)
+        bits = ptx_def(k, PTX_SHR_U32, "r", bits, ptx_imm(swizzle.shift));
+    bits = ptx_def(k, PTX_AND_B32, "r", bits, ptx_imm((1 << swizzle.bits) - 1));
+    return ptx_def(k, PTX_XOR_B32, "r", chunk, bits);
+}
+
 struct ptx_operand *isel_constant_find(struct isel *is, const char *name,
                                        int k0, int k1, int k2, int k3) {
     const int key[4] = {k0, k1, k2, k3};

@@ -279,17 +279,14 @@ void lower_tma_store_wait(struct isel *is, MlirOperation op) {
  * bits 7.. of the address (PTX ISA, "Shared memory matrix layout"). */
 static struct ptx_operand stmatrix_lane(struct isel *is, int swizzle_bytes) {
     struct ptx_kernel *k = is->kernel;
-    int units = swizzle_bytes / 16; /* of a panel row: 8, 4 or 2 */
+    struct swizzle swizzle = {.pitch = swizzle_bytes / 16};
+    swizzle.bits = __builtin_ctz((unsigned)swizzle.pitch);
+    swizzle.shift = 3 - swizzle.bits;
     struct ptx_operand lane = isel_lane(is);
     struct ptx_operand row = ptx_def(k, PTX_AND_B32, "row", lane, ptx_imm(15));
     struct ptx_operand group =
         ptx_def(k, PTX_SHR_U32, "group", lane, ptx_imm(4));
-    struct ptx_operand turn = row; /* address bits 7.. of the row */
-    if (units < 8)
-        turn =
-            ptx_def(k, PTX_SHR_U32, "turn", row, ptx_imm(units == 4 ? 1 : 2));
-    turn = ptx_def(k, PTX_AND_B32, "turn", turn, ptx_imm(units - 1));
-    group = ptx_def(k, PTX_XOR_B32, "unit", group, turn);
+    group = isel_swizzled(is, swizzle, row, group);
     struct ptx_operand warp =
         ptx_def(k, PTX_AND_B32, "warp", isel_warp(is), ptx_imm(3));
     row = ptx_def(k, PTX_MAD_LO_S32, "row", warp, ptx_imm(16), row);
