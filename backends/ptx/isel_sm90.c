@@ -234,35 +234,49 @@ static struct ptx_operand tma_corner(struct isel *is, MlirOperation op,
     return ptx_vector(corner, 5);
 }
 
+/* What copies have in common in both directions. */
+struct tma_copy {
+    const struct argument *tensor;
+    const struct shared_view *tile;
+    struct ptx_operand map, at, corner;
+};
+
+/* Operand numbers: of the tensor, of the tile, and of batch, head and row.
+ * False after an error. */
+static bool begin_tma(struct isel *is, MlirOperation op, size_t tensor,
+                      size_t tile, size_t corner, struct tma_copy *out) {
+    out->tensor = isel_argument(is, ir_operand(op, tensor));
+    out->tile = isel_shared(is, ir_operand(op, tile));
+    if (!want_tma_tile(is, op, out->tile))
+        return false;
+    out->map = tensor_map(is, out->tensor, out->tile, ir_packed_heads(op));
+    out->at = tile_address(is, out->tile);
+    out->corner = tma_corner(is, op, corner);
+    return true;
+}
+
 void lower_tma_load(struct isel *is, MlirOperation op) {
     struct ptx_kernel *k = is->kernel;
-    const struct argument *arg = isel_argument(is, ir_operand(op, 0));
-    const struct shared_view *view = isel_shared(is, ir_operand(op, 4));
-    if (!want_tma_tile(is, op, view))
+    struct tma_copy copy;
+    if (!begin_tma(is, op, 0, 4, 1, &copy))
         return;
-    struct ptx_operand map = tensor_map(is, arg, view, ir_packed_heads(op));
-    struct ptx_operand at = tile_address(is, view);
     struct ptx_operand bar =
         mbarrier_address(is, ir_operand(op, 5), ir_operand(op, 6));
-    struct ptx_operand corner = tma_corner(is, op, 1);
-    ptx_comment(k, PTX_COMMENT, "copy %d rows of %s to %s", view->rows,
-                arg->stem, view->name);
-    ptx_put(k, PTX_TMA_LOAD_5D, PTX_NOTHING, at, map, corner, bar);
+    ptx_comment(k, PTX_COMMENT, "copy %d rows of %s to %s", copy.tile->rows,
+                copy.tensor->stem, copy.tile->name);
+    ptx_put(k, PTX_TMA_LOAD_5D, PTX_NOTHING, copy.at, copy.map, copy.corner,
+            bar);
     isel_release(is, op);
 }
 
 void lower_tma_store(struct isel *is, MlirOperation op) {
     struct ptx_kernel *k = is->kernel;
-    const struct shared_view *view = isel_shared(is, ir_operand(op, 0));
-    const struct argument *arg = isel_argument(is, ir_operand(op, 1));
-    if (!want_tma_tile(is, op, view))
+    struct tma_copy copy;
+    if (!begin_tma(is, op, 1, 0, 2, &copy))
         return;
-    struct ptx_operand map = tensor_map(is, arg, view, ir_packed_heads(op));
-    struct ptx_operand at = tile_address(is, view);
-    struct ptx_operand corner = tma_corner(is, op, 2);
-    ptx_comment(k, PTX_COMMENT, "copy %d rows of %s to %s", view->rows,
-                view->name, arg->stem);
-    ptx_put(k, PTX_TMA_STORE_5D, PTX_NOTHING, map, corner, at);
+    ptx_comment(k, PTX_COMMENT, "copy %d rows of %s to %s", copy.tile->rows,
+                copy.tile->name, copy.tensor->stem);
+    ptx_put(k, PTX_TMA_STORE_5D, PTX_NOTHING, copy.map, copy.corner, copy.at);
     ptx_put(k, PTX_BULK_COMMIT, PTX_NOTHING, PTX_NOTHING);
     isel_release(is, op);
 }
