@@ -42,6 +42,7 @@ static void consume_counted(struct roles *r, const struct scope *tile,
     struct scope first = {ir_map_create(b->arena), tile->inner};
     ir_map_set(first.inner, iv, extent->begin);
     consume_block(r, &first, carried, &(struct peeled){s, {NULL}}, NULL);
+    consume_finish_store(r, (MlirValue){NULL});
     struct ir_for loop = ir_for_begin(b, ir_addi(b, extent->begin, one),
                                       extent->end, one, carried, C_COUNT);
     role_name_section(r, loop.op, consume_mainloop_title);
@@ -107,6 +108,7 @@ static void pass_tile(struct roles *r, const struct extent *extent,
                       MlirValue q_parity, MlirValue rings[RING_VALUES]) {
     ir_mbarrier_wait(&r->b, r->q_full, r->q_slot, q_parity);
     consume_release_q(r);
+    consume_finish_store(r, (MlirValue){NULL});
     if (r->is_list)
         pass_listed(r, extent->at, rings);
     if (!mlirOperationIsNull(r->own))
@@ -166,12 +168,28 @@ static void store_by_tma(struct roles *r, const struct scope *tile) {
     ir_if_end(b, &one, NULL, 0);
 }
 
-/* Gives Q back once the copy has read its slot. */
-static void finish_store(struct roles *r) {
+/* The tile before, unless this is the first one: once its copy has read the
+ * slot, gives that back. */
+void consume_finish_store(struct roles *r, MlirValue again) {
     struct ir_builder *b = &r->b;
+    if (mlirOperationIsNull(r->o_store))
+        return;
+    MlirValue finishes = ir_andi(b, r->is_storing, r->has_stored);
+    if (!mlirValueIsNull(again))
+        finishes = ir_andi(b, finishes, ir_not(b, again));
+    struct ir_if one = ir_if_begin(b, finishes, NULL, 0, false);
+    ir_tma_store_wait(b);
+    ir_mbarrier_arrive(b, r->q_empty, r->stored_slot, true);
+    ir_if_end(b, &one, NULL, 0);
+}
+
+/* Shared memory must live until the last copy has read it. */
+static void finish_last_store(struct roles *r) {
+    struct ir_builder *b = &r->b;
+    if (mlirOperationIsNull(r->o_store))
+        return;
     struct ir_if one = ir_if_begin(b, r->is_storing, NULL, 0, false);
     ir_tma_store_wait(b);
-    ir_mbarrier_arrive(b, r->q_empty, r->q_slot, true);
     ir_if_end(b, &one, NULL, 0);
 }
 
@@ -333,8 +351,6 @@ static MlirValue start_tile(struct roles *r, struct extent *extent,
         skip_late(r, passed, carried + T_VS);
     if (consume_has_skips(r))
         s = catch_up(r, extent, s, carried);
-    if (done && !mlirOperationIsNull(r->o_store))
-        finish_store(r);
     return s;
 }
 
@@ -366,6 +382,19 @@ static struct extent get_round(struct roles *r, const struct scope *tile,
     return open_extent(r, round[BEGIN], round[END], round[PASSES]);
 }
 
+/* Says whether the CTA had a tile before, and which slot of Q was its. */
+static void enter_stored(struct roles *r, const struct tile_loop *at,
+                         MlirValue q_stage) {
+    struct ir_builder *b = &r->b;
+    if (mlirOperationIsNull(r->o_store))
+        return;
+    r->has_stored = ir_cmpi(b, IR_NE, at->tile, r->first_tile);
+    MlirValue wraps = ir_cmpi(b, IR_EQ, q_stage, role_number(r, 0));
+    MlirValue before = ir_subi(b, q_stage, role_number(r, 1));
+    before = ir_select(b, wraps, role_number(r, r->q_stages - 1), before);
+    r->stored_slot = role_q_slot(r, before, r->consumer);
+}
+
 static void consume_tiles(struct roles *r) {
     MlirValue carried[T_COUNT], round[MAX_ROUND];
     for (size_t i = 0; i < RINGS; i++)
@@ -385,6 +414,7 @@ static void consume_tiles(struct roles *r) {
     for (size_t i = 0; i < RINGS; i++)
         carried[T_KS + i] = round[i];
     r->q_slot = role_q_slot(r, carried[T_QS], r->consumer);
+    enter_stored(r, &loop, carried[T_QS]);
     extent = get_round(r, &tile, round);
     consume_blocks(r, &tile, &extent, round[SCORES], carried);
     size_t results = r->is_list ? r->state : 0;
@@ -399,6 +429,7 @@ static void consume_tiles(struct roles *r) {
     for (size_t i = 0; i < RINGS; i++)
         round[i] = carried[T_KS + i];
     role_tiles_end(r, &loop, &at, round);
+    finish_last_store(r);
 }
 
 void role_consumer(struct roles *r, MlirValue warpgroup) {

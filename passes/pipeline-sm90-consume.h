@@ -37,6 +37,10 @@ void consume_block(struct roles *r, struct scope *scope,
                    struct listed *late);
 /* Gives the tile's Q back; later where O is to take its slot. */
 void consume_release_q(struct roles *r);
+/* Behind a first block, or in a tile without one: gives back the slot of Q from
+ * which O of the tile before was copied.  By then the copy is over, and the
+ * slot is not wanted before the tile behind.  `again` as above. */
+void consume_finish_store(struct roles *r, MlirValue again);
 /* The last P·V. */
 void consume_tail(struct roles *r, MlirValue carried[C_COUNT]);
 

@@ -139,6 +139,7 @@ static void consume_run(struct roles *r, const struct scope *tile,
     struct scope first = {ir_map_create(b->arena), tile->inner};
     consume_set_listed(r, &first, *at);
     consume_block(r, &first, carried, peeled, NULL);
+    consume_finish_store(r, peeled->again);
     MlirValue values[COUNT];
     for (size_t i = 0; i < C_COUNT; i++)
         values[i] = carried[i];

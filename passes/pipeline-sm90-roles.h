@@ -66,6 +66,8 @@ struct roles {
     MlirValue q_slot; /* consumer: of the tile in work */
     MlirValue is_storing, rows_written; /* consumer, with o_store: the thread
                                            that copies; named barrier */
+    MlirValue has_stored, stored_slot; /* the same: was there a tile before, its
+                                          slot of Q */
     MlirValue own_turn, next_turn; /* consumer: named barriers (pingpong) */
     int shared_bytes;
 };

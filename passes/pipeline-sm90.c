@@ -26,7 +26,7 @@
  *
  * For list masks the search hands block·2 + last and the block's classes to the
  * producer, which writes them beside K.
- * With attn.q_stages = 2 the next tile's Q is copied while the present one is
+ * With attn.q_stages > 1 the next tile's Q is copied while the present one is
  * in use, and O takes the slot of its tile's Q on its way out (TMA).
  *
  * Persistent CTAs take every ctas-th tile; kernels whose tiles differ in an

@@ -204,16 +204,18 @@ static void choose_stages(const struct schedule_problem *problem,
 }
 
 /* With a second buffer the next tile's Q is copied while the present one is in
- * use; K and V come first. */
+ * use; K and V come first.  O leaves out of its tile's buffer, which is free
+ * behind the first block of the tile after it: of short tiles the copies of
+ * other keys would wait for that, so they have a third one where it fits. */
 static void choose_q_stages(const struct schedule_problem *problem,
                             const struct target_limits *target,
                             struct schedule_plan *plan) {
-    plan->q_stages = 2;
-    account(problem, plan);
-    if (fits(problem, target, plan))
-        return;
-    plan->q_stages = 1;
-    account(problem, plan);
+    plan->q_stages = is_ragged(problem) ? 3 : 2;
+    for (account(problem, plan);
+         plan->q_stages > 1 && !fits(problem, target, plan);) {
+        plan->q_stages--;
+        account(problem, plan);
+    }
 }
 
 /* ---- Several kernels ---------------------------------------------------- */

@@ -49,7 +49,7 @@ struct schedule_plan {
     int warps;          /* of a CTA; rows are split over them */
     int consumers;    /* warpgroups of 64 rows beside a producer; 0: no roles */
     bool pingpong;    /* consumers take turns at issuing products */
-    int q_stages;     /* tiles of Q in shared memory at once, 1 or 2 */
+    int q_stages;     /* tiles of Q in shared memory at once, 1 to 3 */
     bool q_registers; /* Q stays in registers; else read from shared memory per
                          block */
     float rescale_threshold; /* tau of `rescale` in log2 units, 0: rescale every

@@ -78,6 +78,26 @@ Test(schedule, roles_have_two_buffers_of_q_where_they_fit) {
     cr_assert_eq(plan.q_stages, 1);
 }
 
+/* The tiles of a narrow window are short; those of a full mask are not, whatever
+ * room there is. */
+Test(schedule, short_tiles_have_a_third_buffer_of_q_where_it_fits) {
+    struct schedule_problem p = sparse_problem();
+    struct schedule_plan plan;
+    p.has_sparse_mask = false;
+    p.has_window = true;
+    p.head_dim_qk = p.head_dim_v = 64;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_eq(plan.stages, 8);
+    cr_assert_eq(plan.q_stages, 3);
+    cr_assert_eq(plan.shared_bytes,
+                 3 * plan.shared_q +
+                     plan.stages * (plan.shared_k + plan.shared_v) +
+                     plan.shared_list);
+    p.has_mask = p.has_window = false;
+    cr_assert(schedule_resolve(&p, NULL, diags, &plan));
+    cr_assert_eq(plan.q_stages, 2);
+}
+
 /* A mask in words of bits: each key's place in its word takes registers. */
 Test(schedule, words_of_bits_take_narrower_blocks) {
     struct schedule_problem p = sparse_problem();
