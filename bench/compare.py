@@ -185,14 +185,15 @@ def flex(case):
 
 def yardsticks(case, folder):
     """Contestants of the hand-written kernels in `folder`."""
-    def start(kernel):
+    def start(load):
+        kernel = load()
         o, lse = torch.empty_like(case.q), torch.empty(case.q.shape[:3], device=DEV)
         call = kernel.bind(case.q, case.k, case.v, o, lse)
         call()
         torch.cuda.synchronize()
         return kernel.meta["name"], call, o
-    return [lambda kernel=kernel: start(kernel)
-            for kernel in yardstick.kernels(folder, case.D, case.name == "causal")]
+    return [lambda load=load: start(load)
+            for load in yardstick.kernels(folder, case.D, case.name == "causal")]
 
 
 def loop_ms(call, seconds):

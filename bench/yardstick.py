@@ -21,6 +21,9 @@ class Kernel:
     """One cubin of the folder."""
 
     def __init__(self, folder, meta):
+        if meta.get("mcast", 1) > 1:
+            raise RuntimeError(f"{meta['name']}: takes clusters of {meta['mcast']} CTAs, and "
+                               "this launches single ones")
         self.cuda = C.CDLL("libcuda.so.1")
         self.meta = meta
         with open(os.path.join(folder, meta["name"] + ".cubin"), "rb") as f:
@@ -77,7 +80,7 @@ class Kernel:
 
 
 def kernels(folder, head_dim, causal):
-    """Those for this head dimension and mask."""
+    """Those for this head dimension and mask, to be loaded."""
     with open(os.path.join(folder, "meta.json")) as f:
-        return [Kernel(folder, meta) for meta in json.load(f)
+        return [lambda meta=meta: Kernel(folder, meta) for meta in json.load(f)
                 if meta["D"] == head_dim and bool(meta["causal"]) == causal]
