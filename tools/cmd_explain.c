@@ -1,7 +1,6 @@
 /* attnc explain: what the compiler decided and why, how the kernels are
  * launched, which tiles the mask skips, and on request the annotated PTX. */
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "passes/schedule-sm90.h"
@@ -122,19 +121,17 @@ static void print_plan(const struct explain *e, struct strbuf *out) {
                   p->consumers == 0 ? ""
                   : p->dynamic      ? ", drawn from a counter"
                                     : ", a fixed share for each CTA");
-    char buffers[16] = "";
-    if (p->q_stages > 1)
-        snprintf(buffers, sizeof buffers, "%d x ", p->q_stages);
     if (p->consumers > 0)
         strbuf_printf(out,
                       "  roles        1 producer and %d consumer warpgroups of "
                       "64 rows%s\n",
                       p->consumers,
                       p->pingpong ? ", which take turns at issuing" : "");
-    strbuf_printf(out,
-                  "  shared       %sQ %d + %d stages x (K %d + V %d) + %s "
-                  "%d = %d bytes",
-                  buffers, p->shared_q, p->stages, p->shared_k, p->shared_v,
+    strbuf_printf(out, "  shared       ");
+    if (p->q_stages > 1)
+        strbuf_printf(out, "%d x ", p->q_stages);
+    strbuf_printf(out, "Q %d + %d stages x (K %d + V %d) + %s %d = %d bytes",
+                  p->shared_q, p->stages, p->shared_k, p->shared_v,
                   p->consumers > 0 ? "barriers and lists" : "block list",
                   p->shared_list, p->shared_bytes);
     if (limits)

@@ -34,6 +34,14 @@ out_has "shared       Q 32768"
 out_has "O            stored by the lanes that computed it"
 out_lacks "tensor map of o"
 
+# The short tiles of a window have a third one where it fits.
+cat >window.attn <<'EOF'
+attention window { dtype bf16; head_dim 64; mask kv <= q && q - kv < 128; }
+EOF
+run explain window.attn --target sm_90a
+status_is 0
+out_has "3 x Q 32768"
+
 run explain "$specs/causal.attn" --target sm_80 --ptx
 status_is 0
 out_has ".entry causal"
