@@ -13,6 +13,7 @@ struct executor {
     enum machine machine;
     const char *target; /* "sm_80" */
     enum scalar_type dtype;
+    int multiprocessors; /* emulator: 0: 1, 2 or 4, by call and seed */
     union {
         const struct compiled *compiled; /* emulator */
         struct attn_kernel *kernel;      /* GPU */

@@ -94,6 +94,19 @@ static const char *judge(struct arena *arena,
     return NULL;
 }
 
+/* With one multiprocessor a persistent CTA does all tiles, with several CTAs
+ * draw tiles from each other. */
+static int multiprocessors_of(const struct executor *executor,
+                              const struct call *call, uint64_t seed) {
+    static const int counts[] = {1, 2, 4};
+    if (executor->multiprocessors != 0)
+        return executor->multiprocessors;
+    uint64_t mix = seed + (executor->dtype == SCALAR_F16);
+    for (int i = 0; i < SIZE_COUNT; i++)
+        mix += (uint64_t)call->sizes[i];
+    return counts[mix % (sizeof counts / sizeof counts[0])];
+}
+
 const char *emulator_run(const struct executor *executor,
                          const struct call *call, uint64_t seed,
                          struct call_tensor *o, struct call_tensor *lse) {
@@ -106,6 +119,7 @@ const char *emulator_run(const struct executor *executor,
         .source_count = 1,
         .tensors = bind_tensors(compiled->info, call, o, lse),
         .scalars = bind_scalars(compiled->info, call),
+        .sm_count = multiprocessors_of(executor, call, seed),
     };
     struct emu_options options = emu_options_default();
     struct emu_attention_result result = {0};
