@@ -259,6 +259,23 @@ static const struct special specials[] = {
         "mask (q / 384) % 2 != 1 && (kv < 64 || kv / 64 == 2 || kv / 64 == 4);",
         EXPECT_EMPTY, SIZES(1, 28, 28, 1150, 300), .head_dim = "128"),
 
+    CASE("tiles without blocks, one buffer of Q",
+         "mask (q / 384) % 2 != 1 && (kv < 64 || kv / 64 == 2);", EXPECT_EMPTY,
+         SIZES(1, 8, 8, 1150, 300), .head_dim = "256"),
+
+    /* Blocks of one consumer are not another's: runs with gaps between them,
+     * and more blocks in front of the first own one than stages. */
+    CASE("runs of two that take turns",
+         "mask kv <= q && (q - kv < 40 || kv < 10);", 0,
+         SIZES(1, 6, 6, 700, 700), .head_dim = "256"),
+    CASE("runs of three", "mask kv <= q && (q - kv < 40 || kv < 10);", 0,
+         SIZES(1, 6, 6, 700, 700), .head_dim = "128"),
+    CASE("own blocks behind many others'", "mask (q / 64) % 3 == kv / 700;", 0,
+         SIZES(1, 3, 3, 600, 2100)),
+    CASE("own blocks behind many others', D 128",
+         "mask (q / 64) % 3 == kv / 400;", 0, SIZES(1, 3, 3, 600, 1200),
+         .head_dim = "128"),
+
     /* Captured tensors. */
     CASE("guarded reads",
          "tensor t: i32[kv_len]; mask kv + 5 < kv_len && t[kv + 5] > 0;", 0,
