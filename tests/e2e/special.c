@@ -265,6 +265,8 @@ static const struct special specials[] = {
 
     /* Blocks of one consumer are not another's: runs with gaps between them,
      * and more blocks in front of the first own one than stages. */
+    CASE("windows of two stages", "mask kv <= q && q - kv < 100;", 0,
+         SIZES(1, 6, 6, 700, 700), .head_dim = "256"),
     CASE("runs of two that take turns",
          "mask kv <= q && (q - kv < 40 || kv < 10);", 0,
          SIZES(1, 6, 6, 700, 700), .head_dim = "256"),
