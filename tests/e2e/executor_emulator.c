@@ -94,6 +94,10 @@ static const char *judge(struct arena *arena,
     return NULL;
 }
 
+/* Of the warps of a CTA: what does not end is reported, after half a minute.
+ * The longest case takes less than a quarter. */
+enum { MAX_INSTRUCTIONS = 1 << 25 };
+
 /* With one multiprocessor a persistent CTA does all tiles, with several CTAs
  * draw tiles from each other. */
 static int multiprocessors_of(const struct executor *executor,
@@ -128,6 +132,7 @@ const char *emulator_run(const struct executor *executor,
     options.seed = seed;
     options.threads = 1;
     options.count = false;
+    options.max_instructions = MAX_INSTRUCTIONS;
     bool ran = emu_attention_run(&attention, &options, &result, &error);
     const char *message = ran ? judge(call->arena, &result)
                               : arena_strdup(call->arena, error.text);
