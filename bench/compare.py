@@ -185,15 +185,15 @@ def flex(case):
 
 def yardsticks(case, folder):
     """Contestants of the hand-written kernels in `folder`."""
-    def start(load):
-        kernel = load()
+    def start(meta):
+        kernel = yardstick.Kernel(folder, meta)
         o, lse = torch.empty_like(case.q), torch.empty(case.q.shape[:3], device=DEV)
         call = kernel.bind(case.q, case.k, case.v, o, lse)
         call()
         torch.cuda.synchronize()
         return kernel.meta["name"], call, o
-    return [lambda load=load: start(load)
-            for load in yardstick.kernels(folder, case.D, case.name == "causal")]
+    return [lambda meta=meta: start(meta)
+            for meta in yardstick.metas(folder, case.D, case.name == "causal")]
 
 
 def loop_ms(call, seconds):

@@ -79,8 +79,8 @@ class Kernel:
         return launch
 
 
-def kernels(folder, head_dim, causal):
-    """Those for this head dimension and mask, to be loaded."""
+def metas(folder, head_dim, causal):
+    """Of the kernels for this head dimension and mask."""
     with open(os.path.join(folder, "meta.json")) as f:
-        return [lambda meta=meta: Kernel(folder, meta) for meta in json.load(f)
+        return [meta for meta in json.load(f)
                 if meta["D"] == head_dim and bool(meta["causal"]) == causal]

@@ -186,6 +186,19 @@ static void choose_tile(const struct schedule_problem *problem,
     }
 }
 
+/* As many buffers as fit, at most `wanted`, at least one; `count` is a member
+ * of the plan. */
+static void choose_buffers(const struct schedule_problem *problem,
+                           const struct target_limits *target, int wanted,
+                           struct schedule_plan *plan, int *count) {
+    for (*count = wanted; *count > 1; --*count) {
+        account(problem, plan);
+        if (fits(problem, target, plan))
+            return;
+    }
+    account(problem, plan);
+}
+
 /* Small blocks need more of them under way; of long rows a second buffer of Q
  * is worth more than a third stage. */
 static void choose_stages(const struct schedule_problem *problem,
@@ -195,12 +208,7 @@ static void choose_stages(const struct schedule_problem *problem,
     int wanted = narrow ? 4 : 2;
     if (plan->tile_n <= 64 && wider_dim(problem) <= 128)
         wanted *= 2;
-    for (plan->stages = wanted; plan->stages > 1; plan->stages--) {
-        account(problem, plan);
-        if (fits(problem, target, plan))
-            return;
-    }
-    account(problem, plan);
+    choose_buffers(problem, target, wanted, plan, &plan->stages);
 }
 
 /* With a second buffer the next tile's Q is copied while the present one is in
@@ -210,12 +218,8 @@ static void choose_stages(const struct schedule_problem *problem,
 static void choose_q_stages(const struct schedule_problem *problem,
                             const struct target_limits *target,
                             struct schedule_plan *plan) {
-    plan->q_stages = is_ragged(problem) ? 3 : 2;
-    for (account(problem, plan);
-         plan->q_stages > 1 && !fits(problem, target, plan);) {
-        plan->q_stages--;
-        account(problem, plan);
-    }
+    int wanted = is_ragged(problem) ? 3 : 2;
+    choose_buffers(problem, target, wanted, plan, &plan->q_stages);
 }
 
 /* ---- Several kernels ---------------------------------------------------- */

@@ -81,7 +81,6 @@ static void print_lines(const struct explain *e, struct strbuf *out) {
     }
 }
 
-/* What the planner decided, with the sums that had to fit. */
 static bool stores_by_tma(const struct kernel_info *info) {
     for (size_t i = 0; i < info->tensor_map_count; i++)
         if (info->tensor_maps[i].tensor == KERNEL_TENSOR_O)
@@ -89,6 +88,7 @@ static bool stores_by_tma(const struct kernel_info *info) {
     return false;
 }
 
+/* What the planner decided, with the sums that had to fit. */
 static void print_plan(const struct explain *e, struct strbuf *out) {
     const struct schedule_plan *p = &e->compiled.plan;
     const struct target_limits *limits = target_limits_find(p->target);

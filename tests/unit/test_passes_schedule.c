@@ -60,22 +60,27 @@ Test(schedule, every_head_dim_has_a_plan_that_fits) {
     }
 }
 
+/* K and V have so many stages, Q so many buffers, and the bytes are theirs. */
+static void expect_buffers(const struct schedule_plan *plan, int stages,
+                           int q_stages) {
+    cr_assert_eq(plan->stages, stages);
+    cr_assert_eq(plan->q_stages, q_stages);
+    cr_assert_eq(plan->shared_bytes,
+                 q_stages * plan->shared_q +
+                     stages * (plan->shared_k + plan->shared_v) +
+                     plan->shared_list);
+}
+
 /* Q is there twice where K and V leave room: 192 x 64 keys at D128 do, 256
  * columns of head dimension do not. */
 Test(schedule, roles_have_two_buffers_of_q_where_they_fit) {
     struct schedule_problem p = sparse_problem();
     struct schedule_plan plan;
     cr_assert(schedule_resolve(&p, NULL, diags, &plan));
-    cr_assert_eq(plan.stages, 4);
-    cr_assert_eq(plan.q_stages, 2);
-    cr_assert_eq(plan.shared_bytes,
-                 2 * plan.shared_q +
-                     plan.stages * (plan.shared_k + plan.shared_v) +
-                     plan.shared_list);
+    expect_buffers(&plan, 4, 2);
     p.head_dim_qk = p.head_dim_v = 256;
     cr_assert(schedule_resolve(&p, NULL, diags, &plan));
-    cr_assert_eq(plan.stages, 2);
-    cr_assert_eq(plan.q_stages, 1);
+    expect_buffers(&plan, 2, 1);
 }
 
 /* The tiles of a narrow window are short; those of a full mask are not, whatever
@@ -87,12 +92,7 @@ Test(schedule, short_tiles_have_a_third_buffer_of_q_where_it_fits) {
     p.has_window = true;
     p.head_dim_qk = p.head_dim_v = 64;
     cr_assert(schedule_resolve(&p, NULL, diags, &plan));
-    cr_assert_eq(plan.stages, 8);
-    cr_assert_eq(plan.q_stages, 3);
-    cr_assert_eq(plan.shared_bytes,
-                 3 * plan.shared_q +
-                     plan.stages * (plan.shared_k + plan.shared_v) +
-                     plan.shared_list);
+    expect_buffers(&plan, 8, 3);
     p.has_mask = p.has_window = false;
     cr_assert(schedule_resolve(&p, NULL, diags, &plan));
     cr_assert_eq(plan.q_stages, 2);
