@@ -1,9 +1,10 @@
 """The hand-written yardstick kernels, launched through the driver, for compare.py.
 
 A folder holds cubins and `meta.json`: a list of objects with `name D M N threads smem
-causal sched`.  Each cubin has one entry `attn`: bf16 forward without shared KV heads,
-parameters as in `Kernel.bind`, one persistent CTA a multiprocessor.  Tiles are walked in
-sections of `hs` heads, so that the keys of a section stay in the L2 cache.
+causal sched` and, for kernels that take clusters, `mcast`.  Each cubin has one entry `attn`:
+bf16 forward without shared KV heads, parameters as in `Kernel.bind`, one persistent CTA a
+multiprocessor.  Tiles are walked in sections of `hs` heads, so that the keys of a section
+stay in the L2 cache.
 """
 import ctypes as C
 import json
